@@ -1,0 +1,1 @@
+//! Criterion benches of verl: see the `[[bench]]` targets.

@@ -1,0 +1,9 @@
+//! What runs it: model architectures, weights, the training engine, the
+//! native generator, tokenizers and chat templates, on any `burn` device.
+
+pub mod engine;
+pub mod generate;
+pub mod model;
+pub mod optim;
+pub mod text;
+pub mod weights;
