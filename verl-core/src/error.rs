@@ -138,17 +138,29 @@ impl Error {
 
     /// An [`Error::Malformed`] without a line.
     pub fn malformed(path: impl AsRef<Path>, message: impl Into<String>) -> Error {
-        Error::Malformed { path: path.as_ref().to_path_buf(), line: None, message: message.into() }
+        Error::Malformed {
+            path: path.as_ref().to_path_buf(),
+            line: None,
+            message: message.into(),
+        }
     }
 
     /// An [`Error::Malformed`] at a one-based line.
     pub fn malformed_at(path: impl AsRef<Path>, line: usize, message: impl Into<String>) -> Error {
-        Error::Malformed { path: path.as_ref().to_path_buf(), line: Some(line), message: message.into() }
+        Error::Malformed {
+            path: path.as_ref().to_path_buf(),
+            line: Some(line),
+            message: message.into(),
+        }
     }
 
     /// An [`Error::Config`] without a known line.
     pub fn config(key: impl Into<String>, message: impl Into<String>) -> Error {
-        Error::Config { key: key.into(), line: None, message: message.into() }
+        Error::Config {
+            key: key.into(),
+            line: None,
+            message: message.into(),
+        }
     }
 
     /// An [`Error::Invalid`].

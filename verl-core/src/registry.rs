@@ -1,1 +1,140 @@
-//! (module doc)
+//! Plugins by name: what a configuration file can ask for.
+//!
+//! Built-ins and plugins of a user's own crate take the same road:
+//! [`Registry::register`].
+
+use crate::algorithm::Algorithm;
+use crate::{Error, Result};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The options a configuration gives to a plugin: its section, less the name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Settings(pub serde_json::Map<String, serde_json::Value>);
+
+impl Settings {
+    /// Reads the options into the plugin's own config struct. Give that struct
+    /// `#[serde(default, deny_unknown_fields)]`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] saying which key is unknown or has the wrong type.
+    pub fn parse<T: DeserializeOwned>(&self, section: &str) -> Result<T> {
+        serde_json::from_value(serde_json::Value::Object(self.0.clone()))
+            .map_err(|e| Error::config(section, e.to_string()))
+    }
+}
+
+/// Builds a plugin from its settings.
+pub type Factory<T> = Box<dyn Fn(&Settings) -> Result<Box<T>> + Send + Sync>;
+
+/// Factories of one kind of plugin, by name.
+///
+/// # Example
+/// ```
+/// use verl_core::registry::Registry;
+///
+/// trait Greeting: Send + Sync { fn text(&self) -> String; }
+/// struct Hello;
+/// impl Greeting for Hello { fn text(&self) -> String { "hello".into() } }
+///
+/// let mut greetings = Registry::<dyn Greeting>::new("greeting");
+/// greetings.register("hello", |_settings| Ok(Box::new(Hello)))?;
+/// assert_eq!(greetings.build("hello", &Default::default())?.text(), "hello");
+/// let err = greetings.build("helo", &Default::default()).err().unwrap();
+/// assert_eq!(err.to_string(), "unknown greeting `helo` (did you mean `hello`?); known: hello");
+/// # Ok::<(), verl_core::Error>(())
+/// ```
+pub struct Registry<T: ?Sized> {
+    kind: &'static str,
+    factories: BTreeMap<String, Factory<T>>,
+}
+
+/// Algorithms by name.
+pub type AlgorithmRegistry = Registry<dyn Algorithm>;
+
+impl<T: ?Sized> Registry<T> {
+    /// An empty registry; `kind` is the word for its plugins in messages.
+    pub fn new(kind: &'static str) -> Self {
+        Registry {
+            kind,
+            factories: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a plugin.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateName`] when the name is taken.
+    pub fn register(
+        &mut self,
+        name: impl Into<String>,
+        factory: impl Fn(&Settings) -> Result<Box<T>> + Send + Sync + 'static,
+    ) -> Result<()> {
+        let name = name.into();
+        if self.factories.contains_key(&name) {
+            return Err(Error::DuplicateName {
+                kind: self.kind,
+                name,
+            });
+        }
+        self.factories.insert(name, Box::new(factory));
+        Ok(())
+    }
+
+    /// Adds a plugin or overrides the one of that name.
+    pub fn replace(
+        &mut self,
+        name: impl Into<String>,
+        factory: impl Fn(&Settings) -> Result<Box<T>> + Send + Sync + 'static,
+    ) {
+        self.factories.insert(name.into(), Box::new(factory));
+    }
+
+    /// Builds the plugin of that name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownName`] with the known names and the nearest, or what
+    /// the plugin says of its settings.
+    pub fn build(&self, name: &str, settings: &Settings) -> Result<Box<T>> {
+        match self.factories.get(name) {
+            Some(factory) => factory(settings),
+            None => Err(self.unknown(name)),
+        }
+    }
+
+    /// The registered names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.factories.keys().map(String::as_str)
+    }
+
+    fn unknown(&self, name: &str) -> Error {
+        let nearest = nearest(name, self.names());
+        Error::UnknownName {
+            kind: self.kind,
+            name: name.to_string(),
+            hint: nearest
+                .map(|n| format!(" (did you mean `{n}`?)"))
+                .unwrap_or_default(),
+            known: self.names().collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Registry<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry")
+            .field("kind", &self.kind)
+            .field("names", &self.factories.keys())
+            .finish()
+    }
+}
+
+/// The candidate most like `name`, if any is like it.
+pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    candidates
+        .map(|c| (strsim::jaro_winkler(name, c), c))
+        .filter(|(likeness, _)| *likeness > 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, c)| c)
+}

@@ -21,7 +21,11 @@ pub struct Message {
 impl Message {
     /// A message of `role` with `content` and nothing else.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        Message { role: role.into(), content: content.into(), extra: serde_json::Map::new() }
+        Message {
+            role: role.into(),
+            content: content.into(),
+            extra: serde_json::Map::new(),
+        }
     }
 }
 
@@ -41,7 +45,12 @@ pub struct ChatOptions {
 
 impl Default for ChatOptions {
     fn default() -> Self {
-        ChatOptions { add_generation_prompt: true, tools: Vec::new(), enable_thinking: None, extra: Default::default() }
+        ChatOptions {
+            add_generation_prompt: true,
+            tools: Vec::new(),
+            enable_thinking: None,
+            extra: Default::default(),
+        }
     }
 }
 

@@ -1,1 +1,18 @@
-//! (module doc)
+//! The algorithm traits: what turns rewards into advantages, and advantages
+//! into a loss.
+//!
+//! Three axes stay apart: the [`AdvantageEstimator`], the per-token
+//! [`PolicyLoss`], and how per-token losses become one number
+//! ([`LossAggregation`](crate::math::LossAggregation)). An [`Algorithm`]
+//! bundles one of each with its defaults and says what it needs; the trainer
+//! asks, and never compares a name.
+
+mod advantage;
+mod bundle;
+mod loss;
+mod objective;
+
+pub use advantage::{AdvantageEstimator, Advantages};
+pub use bundle::{Algorithm, KlInReward, PolicyTerms, Requirements};
+pub use loss::{LossInput, LossOutput, PolicyLoss, ValueInput, ValueLoss};
+pub use objective::{KlLoss, Objective, ObjectiveValue, ValueObjective};
