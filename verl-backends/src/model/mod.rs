@@ -1,1 +1,21 @@
-//! (module doc)
+//! One decoder for the Llama family, driven by Hugging Face's `config.json`.
+//!
+//! Tokens are packed: hidden states are `[tokens, hidden]` with the sequences
+//! one after another and no padding, and only attention arranges them per
+//! sequence (see [`Layout`]). A model is a list of layers between an embedding
+//! and a head, so that an engine can walk it layer by layer.
+
+mod attention;
+mod config;
+mod forward;
+mod layout;
+mod moe;
+mod params;
+mod rope;
+
+pub use config::{HeadKind, ModelConfig, MoeConfig, RopeConfig, RopeScaling};
+pub(crate) use forward::id_tensor;
+pub use forward::rms_norm;
+pub use layout::{AttentionUnit, Layout, Rows, Segment};
+pub use params::{Head, Layer, Linear, Mlp, Model, ParamMut};
+pub use rope::RopeTable;

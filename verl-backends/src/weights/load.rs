@@ -1,0 +1,93 @@
+//! A model folder becomes a [`Model`].
+
+use super::safetensors::Shards;
+use crate::model::{Model, ModelConfig, ParamMut};
+use burn::tensor::{Device, Tensor};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use verl_core::rollout::WeightTensor;
+use verl_core::{Error, Result};
+
+/// Loads a Hugging Face model folder onto a device, as f32.
+///
+/// # Errors
+/// When the configuration is not supported, or when tensors are missing,
+/// misshapen, truncated or not used: one error lists every name.
+pub fn load_model(dir: &Path, device: &Device) -> Result<Model> {
+    let config = Arc::new(ModelConfig::from_dir(dir)?);
+    load_weights(config, dir, device)
+}
+
+/// Loads the weights in `dir` into a model of the given configuration.
+pub(crate) fn load_weights(config: Arc<ModelConfig>, dir: &Path, device: &Device) -> Result<Model> {
+    let shards = Shards::open(dir)?;
+    let mut model = Model::skeleton(config, device);
+    check(&mut model, &shards, dir)?;
+    let mut failed = None;
+    model.each(&mut |name, param| {
+        if failed.is_none() {
+            failed = fill(&shards, name, param, device).err();
+        }
+    });
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(model),
+    }
+}
+
+fn fill(shards: &Shards, name: &str, param: ParamMut<'_>, device: &Device) -> Result<()> {
+    let data = shards.read(name)?;
+    let tensor = match param {
+        ParamMut::Vector(_) => WeightTensor::Vector(Tensor::from_data(data, device)),
+        ParamMut::Matrix(_) => WeightTensor::Matrix(Tensor::from_data(data, device)),
+    };
+    param.replace(tensor);
+    Ok(())
+}
+
+/// Compares what the model wants with what the files hold.
+fn check(model: &mut Model, shards: &Shards, dir: &Path) -> Result<()> {
+    let (mut missing, mut misshapen, mut used) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let mut failed = None;
+    let tied = model.config.tied();
+    model.each(&mut |name, param| {
+        match shards.shape(name) {
+            Ok(None) => missing.push(name.to_string()),
+            Ok(Some(shape)) if shape != param.dims() => {
+                misshapen.push(format!("{name} is {shape:?}, expected {:?}", param.dims()));
+            }
+            Ok(Some(_)) => {}
+            Err(error) => failed = failed.take().or(Some(error)),
+        }
+        used.insert(name.to_string());
+    });
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    // A tied model's file may carry a copy of the embedding as the head, and
+    // old files carry the rotation frequencies.
+    let ignorable =
+        |name: &str| (tied && name == "lm_head.weight") || name.ends_with("rotary_emb.inv_freq");
+    let extra: Vec<&str> = shards
+        .names()
+        .filter(|n| !used.contains(*n) && !ignorable(n))
+        .collect();
+    let mut faults = Vec::new();
+    for (kind, names) in [
+        ("missing", missing.join(", ")),
+        ("misshapen", misshapen.join(", ")),
+        ("not used", extra.join(", ")),
+    ] {
+        if !names.is_empty() {
+            faults.push(format!("{kind}: {names}"));
+        }
+    }
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Weights {
+            place: dir.display().to_string(),
+            message: faults.join("; "),
+        }),
+    }
+}
