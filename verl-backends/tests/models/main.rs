@@ -1,0 +1,4 @@
+//! Every reference model: what it computes, loads, saves and learns.
+
+mod forward;
+mod golden;
