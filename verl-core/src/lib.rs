@@ -12,6 +12,7 @@ pub mod config;
 pub mod data;
 pub mod error;
 pub mod math;
+pub mod optimizer;
 pub mod policy;
 pub mod registry;
 pub mod reward;

@@ -1,1 +1,5 @@
-//! (module doc)
+//! Optimizers on burn tensors.
+
+mod adamw;
+
+pub use adamw::{AdamW, AdamWConfig};

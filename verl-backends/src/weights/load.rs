@@ -36,6 +36,27 @@ pub(crate) fn load_weights(config: Arc<ModelConfig>, dir: &Path, device: &Device
     }
 }
 
+/// Reads every tensor of one safetensors file.
+pub(crate) fn read_tensors(path: &Path, device: &Device) -> Result<Vec<(String, WeightTensor)>> {
+    let shards = Shards::open_single(path)?;
+    let names: Vec<String> = shards.names().map(String::from).collect();
+    let read = |name: String| {
+        let data = shards.read(&name)?;
+        let tensor = match data.shape().len() {
+            1 => WeightTensor::Vector(Tensor::from_data(data, device)),
+            2 => WeightTensor::Matrix(Tensor::from_data(data, device)),
+            rank => {
+                return Err(Error::malformed(
+                    path,
+                    format!("tensor `{name}` has rank {rank}; expected 1 or 2"),
+                ));
+            }
+        };
+        Ok((name, tensor))
+    };
+    names.into_iter().map(read).collect()
+}
+
 fn fill(shards: &Shards, name: &str, param: ParamMut<'_>, device: &Device) -> Result<()> {
     let data = shards.read(name)?;
     let tensor = match param {

@@ -5,4 +5,6 @@ mod safetensors;
 mod save;
 
 pub use load::load_model;
+pub(crate) use load::{load_weights, read_tensors};
 pub use save::save_pretrained;
+pub(crate) use save::write_tensors;

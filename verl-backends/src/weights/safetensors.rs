@@ -28,7 +28,8 @@ impl Shards {
         }
     }
 
-    fn open_single(path: &Path) -> Result<Self> {
+    /// Opens one file.
+    pub(super) fn open_single(path: &Path) -> Result<Self> {
         let map = map_file(path)?;
         let names: Vec<String> = parse(path, &map)?
             .names()

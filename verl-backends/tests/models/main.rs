@@ -2,3 +2,4 @@
 
 mod forward;
 mod golden;
+mod learn;

@@ -1,0 +1,148 @@
+//! Log-probs, entropies and their gradients, a chunk of tokens at a time.
+//!
+//! With logits `z = x W^T / T`, probabilities `p` and entropy `H`:
+//!
+//! ```text
+//! d log p_t / d z_j = [j = t] - p_j          d H / d z_j = -p_j (log p_j + H)
+//! ```
+
+use crate::model::id_tensor;
+use burn::tensor::activation::log_softmax;
+use burn::tensor::{IndexingUpdateOp, Tensor, TensorData};
+use verl_core::types::TokenId;
+
+/// Largest number of logits held at once (64 MiB of f32).
+const CHUNK_LOGITS: usize = 1 << 24;
+
+/// The head of a causal model, ready to score: `[vocab, hidden]`, without the
+/// padding entries of the vocabulary.
+pub(super) struct ChunkedHead {
+    weight: Tensor<2>,
+    temperature: f32,
+}
+
+/// Gradients of the head.
+pub(super) struct HeadGrads {
+    /// With respect to the hidden states, `[n, hidden]`.
+    pub(super) hidden: Tensor<2>,
+    /// With respect to the weight, `[vocab, hidden]`.
+    pub(super) weight: Tensor<2>,
+}
+
+impl ChunkedHead {
+    /// `vocab` leaves out padded entries: they are never sampled and take no
+    /// probability here either.
+    pub(super) fn new(weight: &Tensor<2>, vocab: usize, temperature: f32) -> Self {
+        let vocab = vocab.min(weight.dims()[0]);
+        ChunkedHead {
+            weight: weight.clone().narrow(0, 0, vocab),
+            temperature,
+        }
+    }
+
+    /// Log-prob of each target and, if asked, the entropies, `[n]` each.
+    pub(super) fn score(
+        &self,
+        hidden: &Tensor<2>,
+        targets: &[TokenId],
+        entropy: bool,
+    ) -> (Tensor<1>, Option<Tensor<1>>) {
+        let (mut log_probs, mut entropies) = (Vec::new(), Vec::new());
+        for (start, targets) in self.chunks(targets) {
+            let n = targets.len();
+            let log_p = self.log_probs(hidden.clone().narrow(0, start, n));
+            let index = id_tensor(targets, &hidden.device()).reshape([n, 1]);
+            log_probs.push(log_p.clone().gather(1, index).reshape([n]));
+            if entropy {
+                entropies.push(entropy_of(&log_p));
+            }
+        }
+        match log_probs.is_empty() {
+            true => {
+                let empty = || Tensor::zeros([0], &hidden.device());
+                (empty(), entropy.then(empty))
+            }
+            false => (
+                Tensor::cat(log_probs, 0),
+                entropy.then(|| Tensor::cat(entropies, 0)),
+            ),
+        }
+    }
+
+    /// Gradients, given those of the log-probs and of the entropies.
+    pub(super) fn backward(
+        &self,
+        hidden: &Tensor<2>,
+        targets: &[TokenId],
+        d_log_probs: &Tensor<1>,
+        d_entropy: Option<&Tensor<1>>,
+    ) -> HeadGrads {
+        let mut d_weight: Option<Tensor<2>> = None;
+        let mut d_hidden = Vec::new();
+        for (start, targets) in self.chunks(targets) {
+            let n = targets.len();
+            let x = hidden.clone().narrow(0, start, n);
+            let part = |t: &Tensor<1>| t.clone().narrow(0, start, n).reshape([n, 1]);
+            let log_p = self.log_probs(x.clone());
+            let p = log_p.clone().exp();
+            let g = part(d_log_probs);
+            let mut d_logits = p.clone() * g.clone().neg();
+            if let Some(d_entropy) = d_entropy {
+                let h = entropy_of(&log_p).reshape([n, 1]);
+                d_logits = d_logits - p * (log_p + h) * part(d_entropy);
+            }
+            let index = id_tensor(targets, &hidden.device()).reshape([n, 1]);
+            let d_logits = d_logits
+                .scatter(1, index, g, IndexingUpdateOp::Add)
+                .div_scalar(self.temperature);
+            d_hidden.push(d_logits.clone().matmul(self.weight.clone()));
+            let d = d_logits.transpose().matmul(x);
+            d_weight = Some(match d_weight {
+                Some(sum) => sum + d,
+                None => d,
+            });
+        }
+        HeadGrads {
+            hidden: if d_hidden.is_empty() {
+                hidden.zeros_like()
+            } else {
+                Tensor::cat(d_hidden, 0)
+            },
+            weight: d_weight.unwrap_or_else(|| self.weight.zeros_like()),
+        }
+    }
+
+    fn log_probs(&self, hidden: Tensor<2>) -> Tensor<2> {
+        let logits = hidden.matmul(self.weight.clone().transpose());
+        log_softmax(
+            if self.temperature == 1.0 {
+                logits
+            } else {
+                logits.div_scalar(self.temperature)
+            },
+            1,
+        )
+    }
+
+    fn chunks<'t>(&self, targets: &'t [TokenId]) -> impl Iterator<Item = (usize, &'t [TokenId])> {
+        let size = (CHUNK_LOGITS / self.weight.dims()[0].max(1)).max(16);
+        targets
+            .chunks(size)
+            .enumerate()
+            .map(move |(i, chunk)| (i * size, chunk))
+    }
+}
+
+fn entropy_of(log_p: &Tensor<2>) -> Tensor<1> {
+    let n = log_p.dims()[0];
+    (log_p.clone().exp() * log_p.clone())
+        .sum_dim(1)
+        .neg()
+        .reshape([n])
+}
+
+/// Values on a tensor's device, `[n]`.
+pub(super) fn vector(values: Vec<f32>, like: &Tensor<1>) -> Tensor<1> {
+    let n = values.len();
+    Tensor::from_data(TensorData::new(values, [n]), &like.device())
+}

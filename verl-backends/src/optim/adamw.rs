@@ -1,0 +1,175 @@
+//! AdamW (arXiv:1711.05101): Adam with decoupled weight decay.
+//!
+//! ```text
+//! m = b1 m + (1 - b1) g            v = b2 v + (1 - b2) g^2
+//! w = w (1 - lr wd) - lr * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
+//! ```
+
+use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use verl_core::optimizer::{Optimizer, OptimizerState};
+use verl_core::rollout::WeightTensor;
+use verl_core::{Error, Result};
+
+/// Settings of [`AdamW`]; the defaults are PyTorch's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdamWConfig {
+    /// Decay rates of the two moments.
+    pub betas: (f64, f64),
+    /// Added to the root of the second moment.
+    pub eps: f64,
+    /// Decay of every weight, in units of the learning rate.
+    pub weight_decay: f64,
+}
+
+impl Default for AdamWConfig {
+    fn default() -> Self {
+        AdamWConfig {
+            betas: (0.9, 0.999),
+            eps: 1e-8,
+            weight_decay: 0.01,
+        }
+    }
+}
+
+/// The optimizer and its two moments per parameter.
+#[derive(Debug)]
+pub struct AdamW {
+    config: AdamWConfig,
+    step: u64,
+    moments: BTreeMap<String, (WeightTensor, WeightTensor)>,
+}
+
+impl AdamW {
+    /// An optimizer without history.
+    pub fn new(config: AdamWConfig) -> Self {
+        AdamW {
+            config,
+            step: 0,
+            moments: BTreeMap::new(),
+        }
+    }
+
+    fn apply<const D: usize>(
+        &self,
+        param: Tensor<D>,
+        grad: Tensor<D>,
+        moments: Option<(Tensor<D>, Tensor<D>)>,
+        lr: f64,
+    ) -> (Tensor<D>, Tensor<D>, Tensor<D>) {
+        let AdamWConfig {
+            betas: (b1, b2),
+            eps,
+            weight_decay,
+        } = self.config;
+        let steps = i32::try_from(self.step).unwrap_or(i32::MAX);
+        let first = grad.clone().mul_scalar(1.0 - b1);
+        let second = grad.square().mul_scalar(1.0 - b2);
+        let (m, v) = match moments {
+            Some((m, v)) => (m.mul_scalar(b1) + first, v.mul_scalar(b2) + second),
+            None => (first, second),
+        };
+        let root = v
+            .clone()
+            .mul_scalar(1.0 / (1.0 - b2.powi(steps)))
+            .sqrt()
+            .add_scalar(eps);
+        let change = (m.clone() / root).mul_scalar(lr / (1.0 - b1.powi(steps)));
+        (param.mul_scalar(1.0 - lr * weight_decay) - change, m, v)
+    }
+}
+
+impl Optimizer for AdamW {
+    fn begin_step(&mut self) {
+        self.step += 1;
+    }
+
+    fn update(
+        &mut self,
+        name: &str,
+        param: WeightTensor,
+        grad: WeightTensor,
+        lr: f64,
+    ) -> Result<WeightTensor> {
+        use WeightTensor::{Matrix, Vector};
+        let (updated, m, v) = match (param, grad, self.moments.remove(name)) {
+            (Vector(p), Vector(g), None) => vector(self.apply(p, g, None, lr)),
+            (Vector(p), Vector(g), Some((Vector(m), Vector(v)))) => {
+                vector(self.apply(p, g, Some((m, v)), lr))
+            }
+            (Matrix(p), Matrix(g), None) => matrix(self.apply(p, g, None, lr)),
+            (Matrix(p), Matrix(g), Some((Matrix(m), Matrix(v)))) => {
+                matrix(self.apply(p, g, Some((m, v)), lr))
+            }
+            _ => {
+                return Err(Error::invalid(format!(
+                    "AdamW: gradient or state of `{name}` has another rank than it"
+                )));
+            }
+        };
+        self.moments.insert(name.to_string(), (m, v));
+        Ok(updated)
+    }
+
+    fn state(&self) -> OptimizerState {
+        let named = |(name, (m, v)): (&String, &(WeightTensor, WeightTensor))| {
+            [
+                (format!("exp_avg.{name}"), m.clone()),
+                (format!("exp_avg_sq.{name}"), v.clone()),
+            ]
+        };
+        OptimizerState {
+            step: self.step,
+            tensors: self.moments.iter().flat_map(named).collect(),
+        }
+    }
+
+    fn load_state(&mut self, state: OptimizerState) -> Result<()> {
+        let mut tensors: BTreeMap<String, WeightTensor> = state.tensors.into_iter().collect();
+        let firsts: Vec<String> = tensors
+            .keys()
+            .filter_map(|k| k.strip_prefix("exp_avg.").map(String::from))
+            .collect();
+        let mut moments = BTreeMap::new();
+        for name in firsts {
+            let first = tensors.remove(&format!("exp_avg.{name}"));
+            match (first, tensors.remove(&format!("exp_avg_sq.{name}"))) {
+                (Some(m), Some(v)) => moments.insert(name, (m, v)),
+                _ => {
+                    return Err(Error::invalid(format!(
+                        "AdamW state has no `exp_avg_sq.{name}`"
+                    )));
+                }
+            };
+        }
+        match tensors.keys().next() {
+            Some(stray) => Err(Error::invalid(format!(
+                "AdamW state has the unknown tensor `{stray}`"
+            ))),
+            None => {
+                (self.step, self.moments) = (state.step, moments);
+                Ok(())
+            }
+        }
+    }
+}
+
+type Updated = (WeightTensor, WeightTensor, WeightTensor);
+
+fn vector((p, m, v): (Tensor<1>, Tensor<1>, Tensor<1>)) -> Updated {
+    (
+        WeightTensor::Vector(p),
+        WeightTensor::Vector(m),
+        WeightTensor::Vector(v),
+    )
+}
+
+fn matrix((p, m, v): (Tensor<2>, Tensor<2>, Tensor<2>)) -> Updated {
+    (
+        WeightTensor::Matrix(p),
+        WeightTensor::Matrix(m),
+        WeightTensor::Matrix(v),
+    )
+}

@@ -1,0 +1,468 @@
+//! Losses, gradients and optimizer steps against PyTorch.
+
+use crate::golden::{Golden, assert_close, entries, float_rows, largest, rows, tiny_models};
+use burn::tensor::Device;
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+use verl_backends::engine::{CausalPolicy, EngineOptions, Gradients, Schedule, ValueCritic};
+use verl_backends::optim::{AdamW, AdamWConfig};
+use verl_backends::weights::load_model;
+use verl_core::Result;
+use verl_core::algorithm::{
+    KlLoss, LossInput, LossOutput, Objective, PolicyLoss, ValueInput, ValueLoss, ValueObjective,
+};
+use verl_core::math::{Denominators, KlEstimator, LossAggregation};
+use verl_core::policy::{Critic, LogProbModel, Policy, ScoreOptions, SequenceRef, Trainable};
+use verl_core::rollout::WeightTensor;
+use verl_core::types::{Column, FinishReason, GroupId, Trajectory, TrajectoryParts};
+
+/// PPO's clipped loss with dual clip, as the reference cases use it.
+#[derive(Debug)]
+struct DualClip {
+    low: f32,
+    high: f32,
+    c: f32,
+}
+
+impl PolicyLoss for DualClip {
+    fn name(&self) -> &str {
+        "dual_clip"
+    }
+
+    fn needs(&self) -> &[Column] {
+        &[Column::OldLogProbs, Column::Advantages]
+    }
+
+    fn per_token(&self, input: &LossInput<'_>) -> Result<LossOutput> {
+        let a = input.column_n(Column::Advantages, "dual_clip")?;
+        let ratio =
+            (input.log_probs_n.clone() - input.column_n(Column::OldLogProbs, "dual_clip")?).exp();
+        let plain = (ratio.clone() * a.clone()).neg();
+        let clipped = (ratio.clamp(1.0 - self.low, 1.0 + self.high) * a.clone()).neg();
+        let worse = plain.max_pair(clipped);
+        let bounded = worse.clone().min_pair(a.clone().mul_scalar(-self.c));
+        Ok(LossOutput {
+            loss_n: worse.mask_where(a.lower_scalar(0.0), bounded),
+            metrics_n: vec![],
+        })
+    }
+}
+
+/// Trajectories of a case in verl's layout: prompt padded left, response right.
+fn trajectories(golden: &Golden, inputs: &Value) -> Vec<Trajectory> {
+    let prompt_len = inputs["prompt_len"].as_u64().unwrap() as usize;
+    let (ids, mask, live) = (
+        rows(&inputs["input_ids"]),
+        rows(&inputs["attention_mask"]),
+        rows(&inputs["response_mask"]),
+    );
+    let columns = [
+        (Column::Advantages, "advantages"),
+        (Column::OldLogProbs, "old_log_probs"),
+        (Column::RefLogProbs, "ref_log_probs"),
+    ];
+    let make = |i: usize| {
+        let keep = |range: std::ops::Range<usize>| -> Vec<u32> {
+            range
+                .filter(|&t| mask[i][t] == 1)
+                .map(|t| ids[i][t] as u32)
+                .collect()
+        };
+        let response = keep(prompt_len..ids[i].len());
+        let n = response.len();
+        let mut t = Trajectory::new(TrajectoryParts {
+            group: GroupId(i as u64),
+            sample: 0,
+            prompt: keep(0..prompt_len).into(),
+            response,
+            response_mask: live[i][..n].iter().map(|m| *m == 1).collect(),
+            finish: FinishReason::Stop,
+            weight_version: 0,
+        })
+        .unwrap();
+        for (column, key) in columns {
+            if !inputs[key].is_null() {
+                t.set(column, float_rows(golden, &inputs[key])[i][..n].to_vec())
+                    .unwrap();
+            }
+        }
+        t
+    };
+    (0..ids.len()).map(make).collect()
+}
+
+fn number(value: &Value) -> f32 {
+    value.as_f64().unwrap() as f32
+}
+
+fn policy(dir: &Path, options: EngineOptions, config: &Value) -> CausalPolicy {
+    let adam = &config["optimizer"];
+    let betas = adam["betas"].as_array().map_or((0.9, 0.999), |b| {
+        (b[0].as_f64().unwrap(), b[1].as_f64().unwrap())
+    });
+    let settings = AdamWConfig {
+        betas,
+        eps: adam["eps"].as_f64().unwrap_or(1e-8),
+        weight_decay: adam["weight_decay"].as_f64().unwrap_or(0.01),
+    };
+    let options = EngineOptions {
+        schedule: Schedule::constant(adam["lr"].as_f64().unwrap_or(1e-3)),
+        grad_clip: adam["clip_grad_norm"]
+            .as_f64()
+            .or(adam["max_grad_norm"].as_f64())
+            .unwrap_or(1.0),
+        ..options
+    };
+    CausalPolicy::new(
+        load_model(dir, &Device::flex()).unwrap(),
+        Box::new(AdamW::new(settings)),
+        options,
+    )
+    .unwrap()
+}
+
+fn objective<'a>(config: &Value, loss: &'a DualClip, batch: &[Trajectory]) -> Objective<'a> {
+    let aggregation = match config["loss_agg_mode"].as_str().unwrap() {
+        "token-mean" => LossAggregation::TokenMean,
+        "seq-mean-token-mean" => LossAggregation::SeqMeanTokenMean,
+        "seq-mean-token-sum" => LossAggregation::SeqMeanTokenSum,
+        other => panic!("aggregation {other}"),
+    };
+    let coef = number(&config["kl_loss_coef"]);
+    Objective {
+        loss,
+        aggregation,
+        denominators: Denominators::count(batch.iter().map(Trajectory::policy_tokens)),
+        entropy_coeff: number(&config["entropy_coeff"]),
+        kl: (coef != 0.0).then_some(KlLoss {
+            coef,
+            estimator: KlEstimator::K3,
+        }),
+        temperature: number(&config["temperature"]),
+    }
+}
+
+fn dual_clip(config: &Value) -> DualClip {
+    DualClip {
+        low: number(&config["clip_ratio_low"]),
+        high: number(&config["clip_ratio_high"]),
+        c: number(&config["clip_ratio_c"]),
+    }
+}
+
+fn floats(tensor: &WeightTensor) -> Vec<f32> {
+    match tensor {
+        WeightTensor::Vector(t) => t.to_data().iter::<f32>().collect(),
+        WeightTensor::Matrix(t) => t.to_data().iter::<f32>().collect(),
+    }
+}
+
+fn check_gradients(what: &str, golden: &Golden, got: &Gradients, want: &Value) {
+    for (name, tensor) in entries(want) {
+        let want = golden.floats(&tensor);
+        // An expert that no token chose has no gradient entry.
+        let got = got.get(&name).map_or_else(|| vec![0.0; want.len()], floats);
+        assert_close(
+            &format!("{what}: gradient of {name}"),
+            &got,
+            &want,
+            1e-4 * largest(&want).max(1e-4),
+        );
+    }
+}
+
+/// Every way of running the engine that must give the same gradients.
+fn engines() -> Vec<EngineOptions> {
+    [0, 1, 2]
+        .map(|checkpoint_every| EngineOptions {
+            checkpoint_every,
+            ..Default::default()
+        })
+        .into()
+}
+
+#[test]
+fn gradients_of_the_ppo_loss_are_pytorchs() {
+    for (name, dir, golden) in tiny_models() {
+        for case in golden.cases("PPO-clip") {
+            let (config, outputs) = (&case["config"], &case["outputs"]);
+            let batch = trajectories(&golden, &case["inputs"]);
+            let loss = dual_clip(config);
+            for (options, split) in engines().into_iter().zip([4, 1, 3]) {
+                let what = format!(
+                    "{name}, {}, checkpoint {}",
+                    case["desc"], options.checkpoint_every
+                );
+                let mut policy = policy(&dir, options, config);
+                let mut total = 0.0;
+                let refs: Vec<&Trajectory> = batch.iter().collect();
+                for micro in refs.chunks(split) {
+                    let metrics = policy
+                        .forward_backward(micro, &objective(config, &loss, &batch))
+                        .unwrap();
+                    total += metrics
+                        .iter()
+                        .find(|(n, _)| n == "actor/pg_loss")
+                        .unwrap()
+                        .1;
+                }
+                assert_close(&what, &[total as f32], &[number(&outputs["pg_loss"])], 2e-5);
+                check_gradients(&what, &golden, policy.gradients(), &outputs["grads"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn log_probs_and_entropies_are_pytorchs() {
+    for (name, dir, golden) in tiny_models() {
+        for case in golden.cases("PPO-clip") {
+            let policy = policy(
+                &dir,
+                EngineOptions {
+                    score_tokens: 20,
+                    ..Default::default()
+                },
+                &case["config"],
+            );
+            let batch = trajectories(&golden, &case["inputs"]);
+            let sequences: Vec<SequenceRef<'_>> = batch.iter().map(SequenceRef::from).collect();
+            let options = ScoreOptions {
+                temperature: number(&case["config"]["temperature"]),
+                entropy: true,
+            };
+            let scores = policy.log_probs(&sequences, options).unwrap();
+            let log_probs = float_rows(&golden, &case["outputs"]["log_probs"]);
+            let entropies = float_rows(&golden, &case["outputs"]["entropy"]);
+            for (i, t) in batch.iter().enumerate() {
+                for p in t.policy_positions() {
+                    let what = format!("{name}, row {i}, token {p}");
+                    assert_close(&what, &[scores[i].log_probs[p]], &[log_probs[i][p]], 1e-4);
+                    assert_close(&what, &[scores[i].entropy[p]], &[entropies[i][p]], 1e-4);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn adamw_with_global_norm_clipping_follows_pytorch_for_three_steps() {
+    for (name, dir, golden) in tiny_models() {
+        for case in golden
+            .cases("PPO-clip")
+            .filter(|c| !c["outputs"]["params_after_step1"].is_null())
+        {
+            let (config, outputs) = (&case["config"], &case["outputs"]);
+            let batch = trajectories(&golden, &case["inputs"]);
+            let refs: Vec<&Trajectory> = batch.iter().collect();
+            let loss = dual_clip(config);
+            let mut policy = policy(&dir, EngineOptions::default(), config);
+            for step in 0..3 {
+                policy
+                    .forward_backward(&refs, &objective(config, &loss, &batch))
+                    .unwrap();
+                let report = policy.optimizer_step().unwrap();
+                let want = outputs["step_grad_norms_before_clip"][step]
+                    .as_f64()
+                    .unwrap();
+                assert!(
+                    (report.grad_norm - want).abs() < 2e-3 * want,
+                    "{name}: norm {} not {want}",
+                    report.grad_norm
+                );
+                let after = &outputs[format!("params_after_step{}", step + 1)];
+                if !after.is_null() {
+                    check_params(&name, &golden, &policy, after);
+                }
+            }
+        }
+    }
+}
+
+/// Where the first gradient is near 0, Adam's first step depends on its last
+/// digits: the reference allows ten such elements.
+fn check_params(name: &str, golden: &Golden, policy: &CausalPolicy, want: &Value) {
+    let got: std::collections::HashMap<String, Vec<f32>> = policy
+        .model()
+        .tensors()
+        .iter()
+        .map(|(n, t)| (n.clone(), floats(t)))
+        .collect();
+    let mut over = 0;
+    for (param, tensor) in entries(want) {
+        for (g, w) in got[&param].iter().zip(golden.floats(&tensor)) {
+            over += usize::from((g - w).abs() > 2e-5);
+            assert!((g - w).abs() < 2e-3, "{name}: {param} is {g}, not {w}");
+        }
+    }
+    assert!(over <= 10, "{name}: {over} elements are off");
+}
+
+#[derive(Debug)]
+struct ClippedValue(f32);
+
+impl ValueLoss for ClippedValue {
+    fn needs(&self) -> &[Column] {
+        &[Column::Values, Column::Returns]
+    }
+
+    fn per_token(&self, input: &ValueInput<'_>) -> Result<LossOutput> {
+        let (old, returns) = (
+            input.column_n(Column::Values, "test")?,
+            input.column_n(Column::Returns, "test")?,
+        );
+        let v = input.values_n.clone();
+        let clipped = old.clone() + (v.clone() - old).clamp(-self.0, self.0);
+        let loss_n = (v - returns.clone())
+            .square()
+            .max_pair((clipped - returns).square())
+            .mul_scalar(0.5);
+        Ok(LossOutput {
+            loss_n,
+            metrics_n: vec![],
+        })
+    }
+}
+
+#[test]
+fn gradients_of_the_value_loss_are_pytorchs() {
+    let mut checked = 0;
+    for (name, dir, golden) in tiny_models() {
+        for case in golden.cases("clipped value loss") {
+            let inputs = &case["inputs"];
+            let (ids, mask) = (rows(&inputs["input_ids"]), rows(&inputs["attention_mask"]));
+            let (returns, old) = (
+                float_rows(&golden, &inputs["returns"]),
+                float_rows(&golden, &inputs["old_values"]),
+            );
+            // The value of token t is the output at its own position: as the
+            // state before a response token, the prompt ends with t.
+            let batch: Vec<Trajectory> = (0..ids.len())
+                .map(|i| value_row(&ids[i], &mask[i], &returns[i], &old[i]))
+                .collect();
+            let refs: Vec<&Trajectory> = batch.iter().collect();
+            let model = load_model(&dir, &Device::flex()).unwrap();
+            let adam = Box::new(AdamW::new(AdamWConfig::default()));
+            let mut critic = ValueCritic::new(model, adam, EngineOptions::default()).unwrap();
+            let objective = ValueObjective {
+                loss: &ClippedValue(number(&case["config"]["cliprange_value"])),
+                aggregation: LossAggregation::TokenMean,
+                denominators: Denominators::count(batch.iter().map(Trajectory::policy_tokens)),
+            };
+            let metrics = critic.forward_backward(&refs, &objective).unwrap();
+            assert_close(
+                &name,
+                &[metrics[0].1 as f32],
+                &[number(&case["outputs"]["loss"])],
+                1e-4,
+            );
+            check_gradients(
+                &name,
+                &golden,
+                critic.gradients(),
+                &case["outputs"]["grads"],
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked > 0);
+}
+
+/// A row whose every token has a value: the first token is the prompt, and one
+/// token is added at the end, which predicts nothing.
+fn value_row(ids: &[i64], mask: &[i64], returns: &[f32], old: &[f32]) -> Trajectory {
+    let live: Vec<usize> = (0..ids.len()).filter(|&t| mask[t] == 1).collect();
+    let mut response: Vec<u32> = live[1..].iter().map(|&t| ids[t] as u32).collect();
+    response.push(0);
+    let mut t = Trajectory::new(TrajectoryParts {
+        group: GroupId(0),
+        sample: 0,
+        prompt: Arc::from([ids[live[0]] as u32]),
+        response_mask: vec![true; response.len()],
+        response,
+        finish: FinishReason::Stop,
+        weight_version: 0,
+    })
+    .unwrap();
+    t.set(Column::Returns, live.iter().map(|&i| returns[i]).collect())
+        .unwrap();
+    t.set(Column::Values, live.iter().map(|&i| old[i]).collect())
+        .unwrap();
+    t
+}
+
+#[test]
+fn a_restored_policy_goes_on_as_if_never_stopped() {
+    let (_, dir, golden) = tiny_models()
+        .into_iter()
+        .find(|(n, ..)| n == "tiny-qwen2")
+        .unwrap();
+    let case = golden.cases("PPO-clip").next().unwrap();
+    let batch = trajectories(&golden, &case["inputs"]);
+    let refs: Vec<&Trajectory> = batch.iter().collect();
+    let loss = dual_clip(&case["config"]);
+    let step = |policy: &mut CausalPolicy| {
+        policy
+            .forward_backward(&refs, &objective(&case["config"], &loss, &batch))
+            .unwrap();
+        policy.optimizer_step().unwrap();
+    };
+    let bytes = |policy: &CausalPolicy| -> Vec<Vec<f32>> {
+        policy
+            .model()
+            .tensors()
+            .iter()
+            .map(|(_, t)| floats(t))
+            .collect()
+    };
+    let mut unbroken = policy(&dir, EngineOptions::default(), &case["config"]);
+    step(&mut unbroken);
+    let saved = tempfile::tempdir().unwrap();
+    unbroken.save_state(saved.path()).unwrap();
+    let mut resumed = policy(&dir, EngineOptions::default(), &case["config"]);
+    resumed.load_state(saved.path()).unwrap();
+    step(&mut unbroken);
+    step(&mut resumed);
+    assert_eq!(bytes(&unbroken), bytes(&resumed));
+}
+
+#[test]
+fn a_poisoned_gradient_updates_nothing_and_is_named() {
+    let (_, dir, golden) = tiny_models()
+        .into_iter()
+        .find(|(n, ..)| n == "tiny-qwen2")
+        .unwrap();
+    let case = golden.cases("PPO-clip").next().unwrap();
+    let mut batch = trajectories(&golden, &case["inputs"]);
+    for t in &mut batch {
+        let n = t.response().len();
+        t.set(Column::Advantages, vec![f32::MAX; n]).unwrap();
+    }
+    let refs: Vec<&Trajectory> = batch.iter().collect();
+    let mut policy = policy(&dir, EngineOptions::default(), &case["config"]);
+    let before: Vec<Vec<f32>> = policy
+        .model()
+        .tensors()
+        .iter()
+        .map(|(_, t)| floats(t))
+        .collect();
+    let loss = dual_clip(&case["config"]);
+    policy
+        .forward_backward(&refs, &objective(&case["config"], &loss, &batch))
+        .unwrap();
+    let report = policy.optimizer_step().unwrap();
+    assert!(
+        report
+            .skipped
+            .unwrap()
+            .starts_with("the gradient of model.")
+    );
+    let after: Vec<Vec<f32>> = policy
+        .model()
+        .tensors()
+        .iter()
+        .map(|(_, t)| floats(t))
+        .collect();
+    assert_eq!(before, after);
+}
