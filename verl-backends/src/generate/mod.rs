@@ -1,1 +1,10 @@
-//! (module doc)
+//! The native generator: continuous batching over a preallocated KV cache.
+
+mod cache;
+mod native;
+mod row;
+mod sampler;
+mod wave;
+
+pub use native::{GeneratorOptions, NativeGenerator};
+pub use sampler::{Draw, Sampler};

@@ -13,6 +13,9 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use verl_core::types::TokenId;
 use verl_core::{Error, Result};
 
+/// Called with the keys and values of one layer.
+pub type Observe<'a> = &'a mut dyn FnMut(Tensor<3>, Tensor<3>);
+
 /// Root-mean-square norm over the last dimension:
 /// `x / sqrt(mean(x^2) + eps) * weight`.
 pub fn rms_norm<const D: usize>(x: Tensor<D>, weight: &Tensor<1>, eps: f64) -> Tensor<D> {
@@ -96,7 +99,21 @@ impl Layer {
         layout: &Layout,
         rope: &RopeTable,
     ) -> Tensor<2> {
+        self.forward_with(config, index, hidden, layout, rope, &mut |_, _| {})
+    }
+
+    /// As [`Layer::forward`], showing the keys and values to `observe`.
+    fn forward_with(
+        &self,
+        config: &ModelConfig,
+        index: usize,
+        hidden: Tensor<2>,
+        layout: &Layout,
+        rope: &RopeTable,
+        observe: Observe<'_>,
+    ) -> Tensor<2> {
         let (q, k, v) = self.qkv(config, hidden.clone(), rope);
+        observe(k.clone(), v.clone());
         let attended = attend(q, k, v, layout, config.windows[index]);
         self.finish(config, hidden, attended)
     }
@@ -129,10 +146,24 @@ impl Model {
     /// # Errors
     /// As [`Model::embed`].
     pub fn hidden(&self, ids: &[TokenId], layout: &Layout) -> Result<Tensor<2>> {
+        self.hidden_with(ids, layout, &mut |_, _| {})
+    }
+
+    /// As [`Model::hidden`], showing each layer's keys and values,
+    /// `[n, kv_heads, head_dim]`, to `observe`: what a cache is filled with.
+    ///
+    /// # Errors
+    /// As [`Model::embed`].
+    pub fn hidden_with(
+        &self,
+        ids: &[TokenId],
+        layout: &Layout,
+        observe: Observe<'_>,
+    ) -> Result<Tensor<2>> {
         let rope = RopeTable::new(&self.config, &layout.positions, &self.device().inner());
         let mut hidden = self.embed(ids)?;
         for (i, layer) in self.layers.iter().enumerate() {
-            hidden = layer.forward(&self.config, i, hidden, layout, &rope);
+            hidden = layer.forward_with(&self.config, i, hidden, layout, &rope, observe);
         }
         Ok(self.final_norm(hidden))
     }

@@ -91,7 +91,9 @@ impl Layout {
                 next += bucket.len;
             }
         }
-        let identity = unpack.iter().enumerate().all(|(i, &row)| i as i64 == row);
+        // The units' outputs also hold the surplus of short sequences.
+        let identity =
+            next == unpack.len() && unpack.iter().enumerate().all(|(i, &row)| i as i64 == row);
         Layout {
             units: units.iter().map(|b| b.unit(&ranges, device)).collect(),
             unpack: (!identity).then(|| indices(unpack, device)),
@@ -228,6 +230,14 @@ mod tests {
         let layout = Layout::new(&[Segment::whole(4), Segment::whole(4)], &Device::flex());
         assert!(matches!(layout.units[0].rows, Rows::From(0)));
         assert!(layout.unpack.is_none());
+    }
+
+    #[test]
+    fn a_short_last_sequence_has_its_surplus_dropped() {
+        let layout = Layout::new(&[Segment::whole(4), Segment::whole(1)], &Device::flex());
+        assert_eq!(layout.units[0].batch * layout.units[0].len, 8);
+        let unpack: Vec<i64> = layout.unpack.unwrap().into_data().iter::<i64>().collect();
+        assert_eq!(unpack, [0, 1, 2, 3, 4]);
     }
 
     #[test]
