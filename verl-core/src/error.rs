@@ -119,6 +119,15 @@ pub enum Error {
     #[error("{0}")]
     Aborted(String),
 
+    /// Several errors found together, so that all can be put right at once.
+    #[error("{place} has {count} problems:{list}", count = problems.len(), list = listed(problems))]
+    Several {
+        /// Where they were found.
+        place: String,
+        /// At least two errors.
+        problems: Vec<Error>,
+    },
+
     /// An error raised by a plugin.
     #[error("{plugin}: {source}")]
     Plugin {
@@ -163,8 +172,25 @@ impl Error {
         }
     }
 
+    /// `Ok` without problems, the problem itself when there is one, otherwise
+    /// an [`Error::Several`].
+    pub fn several(place: impl Into<String>, mut problems: Vec<Error>) -> Result<()> {
+        match problems.len() {
+            0 => Ok(()),
+            1 => Err(problems.remove(0)),
+            _ => Err(Error::Several {
+                place: place.into(),
+                problems,
+            }),
+        }
+    }
+
     /// An [`Error::Invalid`].
     pub fn invalid(message: impl Into<String>) -> Error {
         Error::Invalid(message.into())
     }
+}
+
+fn listed(problems: &[Error]) -> String {
+    problems.iter().map(|p| format!("\n  - {p}")).collect()
 }

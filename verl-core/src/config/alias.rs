@@ -1,0 +1,211 @@
+//! Other spellings: verl's own sections, and the published recipe's keys.
+//!
+//! A key keeps one canonical name here; every spelling below is renamed before
+//! anything else looks at it.
+
+use super::source::{Entry, inside};
+use crate::Result;
+use serde_json::{Value, json};
+
+/// Sections that have moved as a whole, longest first.
+const SECTIONS: &[(&str, &str)] = &[
+    ("actor_rollout_ref.actor", "actor"),
+    ("actor_rollout_ref.rollout", "rollout"),
+    ("actor_rollout_ref.model", "actor.model"),
+    ("actor_rollout_ref.ref", "ref"),
+    ("trainer", "training"),
+];
+
+/// Keys, after their section has moved.
+const KEYS: &[(&str, &str)] = &[
+    ("actor.clip_ratio", "algorithm.clip_ratio"),
+    ("actor.clip_ratio_c", "algorithm.clip_ratio_c"),
+    ("actor.clip_ratio_high", "algorithm.clip_ratio_high"),
+    ("actor.clip_ratio_low", "algorithm.clip_ratio_low"),
+    ("actor.entropy_coeff", "algorithm.entropy_coeff"),
+    ("actor.kl_loss_coef", "algorithm.kl_loss_coef"),
+    ("actor.kl_loss_type", "algorithm.kl_loss_type"),
+    ("actor.loss_agg_mode", "algorithm.loss_agg_mode"),
+    ("actor.optim.lr_scheduler_type", "actor.optim.lr_schedule"),
+    ("actor.optim.lr_warmup_steps", "actor.optim.warmup_steps"),
+    (
+        "actor.optim.lr_warmup_steps_ratio",
+        "actor.optim.warmup_ratio",
+    ),
+    ("actor.optim.warmup_style", "actor.optim.lr_schedule"),
+    ("actor.use_kl_loss", "algorithm.use_kl_loss"),
+    ("algorithm.adv_estimator", "algorithm.name"),
+    ("algorithm.clip_epsilon", "algorithm.clip_ratio"),
+    ("critic.cliprange_value", "algorithm.cliprange_value"),
+    ("critic.optim.lr_scheduler_type", "critic.optim.lr_schedule"),
+    ("critic.optim.lr_warmup_steps", "critic.optim.warmup_steps"),
+    (
+        "critic.optim.lr_warmup_steps_ratio",
+        "critic.optim.warmup_ratio",
+    ),
+    ("critic.optim.warmup_style", "critic.optim.lr_schedule"),
+    ("data.max_response_length", "rollout.response_length"),
+    ("data.seed", "seed"),
+    ("data.train_batch_size", "training.train_batch_size"),
+    ("rollout.max_response_length", "rollout.response_length"),
+    ("rollout.prompt_length", "data.max_prompt_length"),
+    ("training.default_local_dir", "output_dir"),
+    ("training.learning_rate", "actor.optim.lr"),
+    ("training.log_val_generations", "training.log_completions"),
+    (
+        "training.max_actor_ckpt_to_keep",
+        "training.keep_checkpoints",
+    ),
+    ("training.resume_from_path", "training.resume"),
+    ("training.resume_mode", "training.resume"),
+    ("training.total_epochs", "training.max_epochs"),
+    ("training.total_training_steps", "training.total_steps"),
+    ("training.weight_decay", "actor.optim.weight_decay"),
+];
+
+/// Short names of number formats and devices.
+const VALUES: &[(&str, &str)] = &[
+    ("bf16", "bfloat16"),
+    ("cpu", "flex"),
+    ("f16", "float16"),
+    ("f32", "float32"),
+    ("fp16", "float16"),
+    ("fp32", "float32"),
+    ("half", "float16"),
+];
+
+/// The recipe's single knob for a KL loss: its weight.
+const GRPO_BETA: &str = "algorithm.grpo_beta";
+/// verl's switch beside `data.truncation`.
+const FILTER_OVERLONG: &str = "data.filter_overlong_prompts";
+
+/// Gives an entry its canonical key, and its value the form that key takes.
+/// `None` when the spelling says nothing here, such as verl's "-1: not set".
+pub(super) fn rename(mut entry: Entry) -> Result<Option<Entry>> {
+    let given = entry.key.clone();
+    if let Some((from, to)) = SECTIONS
+        .iter()
+        .find(|(from, _)| given == *from || inside(&given, from))
+    {
+        entry.key = format!("{to}{}", &given[from.len()..]);
+    }
+    if let Some((_, to)) = KEYS.iter().find(|(from, _)| *from == entry.key) {
+        let from = std::mem::replace(&mut entry.key, (*to).to_string());
+        return convert(&from, entry);
+    }
+    if let Some((_, value)) = VALUES
+        .iter()
+        .find(|(short, _)| entry.value.as_str() == Some(*short))
+    {
+        if entry.key.ends_with(".model.dtype") || entry.key == "device.kind" {
+            entry.value = json!(value);
+        }
+    }
+    Ok(Some(entry))
+}
+
+/// Values whose form changes with their spelling.
+fn convert(from: &str, mut entry: Entry) -> Result<Option<Entry>> {
+    let unset = entry.value == json!(-1) || entry.value.is_null();
+    if from.ends_with(".lr_warmup_steps") && unset {
+        return Ok(None);
+    }
+    // verl writes a ratio of 0 beside a number of steps and lets the latter win.
+    if from.ends_with(".lr_warmup_steps_ratio") && (unset || entry.value.as_f64() == Some(0.0)) {
+        return Ok(None);
+    }
+    match (from, entry.value.as_str()) {
+        ("algorithm.adv_estimator", Some("gae")) => entry.value = json!("ppo"),
+        ("training.resume_mode", Some("disable")) => entry.value = json!("never"),
+        ("training.resume_mode", Some("auto")) => {}
+        // The path stands under `resume_from_path`.
+        ("training.resume_mode", Some("resume_path")) => return Ok(None),
+        ("training.resume_mode", _) => {
+            return Err(entry
+                .origin
+                .error(from, "expected auto, disable or resume_path"));
+        }
+        ("training.resume_from_path", None) if entry.value.is_null() => return Ok(None),
+        _ => {}
+    }
+    Ok(Some(entry))
+}
+
+/// Spellings that stand for several keys, or give way to one.
+pub(super) fn expand(entries: &mut Vec<Entry>) -> Result<()> {
+    if let Some(filter) = take(entries, FILTER_OVERLONG) {
+        match &filter.value {
+            // What is filtered out is never truncated.
+            Value::Bool(true) => set(entries, "data.truncation", json!("filter"), &filter),
+            Value::Bool(false) => {}
+            other => {
+                let message = format!(
+                    "expected `true` or `false`, found {}",
+                    super::de::brief(other)
+                );
+                return Err(filter.origin.error(FILTER_OVERLONG, message));
+            }
+        }
+    }
+    if let Some(beta) = take(entries, GRPO_BETA) {
+        let Some(weight) = beta.value.as_f64() else {
+            let message = format!("expected a number, found {}", super::de::brief(&beta.value));
+            return Err(beta.origin.error(GRPO_BETA, message));
+        };
+        for key in ["algorithm.use_kl_loss", "algorithm.kl_loss_coef"] {
+            if let Some(other) = entries.iter().find(|e| e.key == key) {
+                let problem = beta.origin.error(
+                    GRPO_BETA,
+                    format!("stands for `{key}`, which is given too; keep one"),
+                );
+                return Err(match &other.origin {
+                    super::Origin::Line(_) => problem,
+                    by_override => by_override.error(
+                        key,
+                        format!("`{GRPO_BETA}` is given too; override that instead"),
+                    ),
+                });
+            }
+        }
+        set(
+            entries,
+            "algorithm.use_kl_loss",
+            json!(weight != 0.0),
+            &beta,
+        );
+        set(entries, "algorithm.kl_loss_coef", beta.value.clone(), &beta);
+    }
+    Ok(())
+}
+
+fn take(entries: &mut Vec<Entry>, key: &str) -> Option<Entry> {
+    let at = entries.iter().position(|e| e.key == key)?;
+    Some(entries.remove(at))
+}
+
+fn set(entries: &mut Vec<Entry>, key: &str, value: Value, because: &Entry) {
+    entries.retain(|e| e.key != key);
+    entries.push(Entry {
+        key: key.to_string(),
+        value,
+        origin: because.origin.clone(),
+    });
+}
+
+/// Every spelling and its canonical key, for the documentation.
+pub(super) fn table() -> impl Iterator<Item = (String, String)> {
+    let sections = SECTIONS
+        .iter()
+        .map(|(from, to)| (format!("{from}.*"), format!("{to}.*")));
+    let keys = KEYS
+        .iter()
+        .map(|(from, to)| (from.to_string(), to.to_string()));
+    let expanded = [
+        (
+            GRPO_BETA.to_string(),
+            "algorithm.kl_loss_coef, algorithm.use_kl_loss".to_string(),
+        ),
+        (FILTER_OVERLONG.to_string(), "data.truncation".to_string()),
+    ];
+    sections.chain(keys).chain(expanded)
+}
