@@ -20,7 +20,8 @@ impl Settings {
     /// # Errors
     /// [`Error::Config`] saying which key is unknown or has the wrong type.
     pub fn parse<T: DeserializeOwned>(&self, section: &str) -> Result<T> {
-        crate::config::from_value(section, &serde_json::Value::Object(self.0.clone()))
+        serde_json::from_value(serde_json::Value::Object(self.0.clone()))
+            .map_err(|e| Error::config(section, e.to_string()))
     }
 }
 

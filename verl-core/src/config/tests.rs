@@ -300,11 +300,8 @@ fn plugin_errors_get_their_line() {
         clip_ratio: f32,
     }
     let config = load("algorithm:\n  name: grpo\n  clip_ration: 0.2\n");
-    let err = config
-        .algorithm
-        .settings
-        .parse::<Options>("algorithm")
-        .unwrap_err();
+    let given = Value::Object(config.algorithm.settings.0.clone());
+    let err = from_value::<Options>("algorithm", &given).unwrap_err();
     assert_eq!(
         config.locate(err).to_string(),
         "algorithm.clip_ration (line 3): unknown key; did you mean `clip_ratio`?"
