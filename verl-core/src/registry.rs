@@ -5,7 +5,9 @@
 
 use crate::algorithm::Algorithm;
 use crate::{Error, Result};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -14,14 +16,90 @@ use std::fmt;
 pub struct Settings(pub serde_json::Map<String, serde_json::Value>);
 
 impl Settings {
-    /// Reads the options into the plugin's own config struct. Give that struct
-    /// `#[serde(default, deny_unknown_fields)]`.
+    /// Starts reading the options of the plugin `name`.
+    pub fn reader(&self, name: &str) -> SettingsReader {
+        SettingsReader {
+            plugin: name.to_string(),
+            left: self.0.clone(),
+            known: Vec::new(),
+        }
+    }
+}
+
+/// Reads a plugin's options into one or several config structs, then refuses
+/// what none of them knows.
+///
+/// # Example
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use verl_core::registry::Settings;
+///
+/// #[derive(Default, Serialize, Deserialize)]
+/// struct Mine { strength: f32 }
+///
+/// let given = serde_json::json!({"strength": 2.0});
+/// let settings = Settings(given.as_object().unwrap().clone());
+/// let mut reader = settings.reader("mine");
+/// let mine: Mine = reader.take(Mine::default())?;
+/// reader.finish()?;
+/// assert_eq!(mine.strength, 2.0);
+///
+/// let typo = Settings(serde_json::json!({"strenght": 2.0}).as_object().unwrap().clone());
+/// let mut reader = typo.reader("mine");
+/// let _: Mine = reader.take(Mine::default())?;
+/// let error = reader.finish().unwrap_err().to_string();
+/// assert_eq!(error, "algorithm.strenght: `mine` has no such option; did you mean `strength`?");
+/// # Ok::<(), verl_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SettingsReader {
+    plugin: String,
+    left: serde_json::Map<String, serde_json::Value>,
+    known: Vec<String>,
+}
+
+impl SettingsReader {
+    /// Takes the options that the struct `C` has; the others keep the value
+    /// they have in `defaults`.
     ///
     /// # Errors
-    /// [`Error::Config`] saying which key is unknown or has the wrong type.
-    pub fn parse<T: DeserializeOwned>(&self, section: &str) -> Result<T> {
-        serde_json::from_value(serde_json::Value::Object(self.0.clone()))
-            .map_err(|e| Error::config(section, e.to_string()))
+    /// [`Error::Config`] naming the first option of the wrong type.
+    pub fn take<C: Serialize + DeserializeOwned>(&mut self, defaults: C) -> Result<C> {
+        let fail = |key: &str, e: serde_json::Error| {
+            Error::config(format!("algorithm.{key}"), e.to_string())
+        };
+        let Value::Object(mut merged) = serde_json::to_value(defaults).map_err(|e| fail("", e))?
+        else {
+            return Err(Error::invalid("a plugin's options must be a struct"));
+        };
+        for key in merged.keys().cloned().collect::<Vec<_>>() {
+            if let Some(given) = self.left.remove(&key) {
+                merged.insert(key.clone(), given);
+                // One by one, so that an error can name its key.
+                serde_json::from_value::<C>(Value::Object(merged.clone()))
+                    .map_err(|e| fail(&key, e))?;
+            }
+            self.known.push(key);
+        }
+        serde_json::from_value(Value::Object(merged)).map_err(|e| fail("", e))
+    }
+
+    /// Refuses options that nothing has taken.
+    ///
+    /// # Errors
+    /// [`Error::Config`] naming the first and the option most like it.
+    pub fn finish(self) -> Result<()> {
+        let Some(key) = self.left.keys().next() else {
+            return Ok(());
+        };
+        let hint = match nearest(key, self.known.iter().map(String::as_str)) {
+            Some(like) => format!("did you mean `{like}`?"),
+            None => format!("it has: {}", self.known.join(", ")),
+        };
+        Err(Error::config(
+            format!("algorithm.{key}"),
+            format!("`{}` has no such option; {hint}", self.plugin),
+        ))
     }
 }
 

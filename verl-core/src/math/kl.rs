@@ -12,6 +12,11 @@ use serde::{Deserialize, Serialize};
 ///
 /// `...+` variants are straight-through: the value of the named estimator
 /// with the gradient of k2, which is the unbiased gradient of the KL.
+///
+/// `k3` continues its exponential along the tangent above `-d = 10`, so value
+/// and gradient stay finite in every float type and keep pulling the policy
+/// back. `low_var_kl` is verl's form: `d` is cut to 20 and the value to 10,
+/// beyond which its gradient is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KlEstimator {
     /// `d`.
@@ -24,15 +29,27 @@ pub enum KlEstimator {
     #[serde(rename = "k2", alias = "mse")]
     K2,
     /// `exp(-d) - 1 + d`.
-    #[serde(rename = "k3", alias = "low_var_kl")]
+    #[serde(rename = "k3")]
     K3,
+    /// k3, cut off as verl does.
+    #[serde(rename = "low_var_kl")]
+    LowVarKl,
     /// Value of k1, gradient of k2.
     #[serde(rename = "k1+", alias = "kl+")]
     K1StraightThrough,
+    /// Value of abs, gradient of k2.
+    #[serde(rename = "abs+")]
+    AbsStraightThrough,
     /// Value of k3, gradient of k2.
-    #[serde(rename = "k3+", alias = "low_var_kl+")]
+    #[serde(rename = "k3+")]
     K3StraightThrough,
+    /// Value of verl's k3, gradient of k2.
+    #[serde(rename = "low_var_kl+")]
+    LowVarKlStraightThrough,
 }
+
+/// Where the exponential of k3 turns into its tangent.
+const TANGENT: f32 = 10.0;
 
 impl KlEstimator {
     /// Per-token KL, `[n]`; gradients flow through `log_probs_n`.
@@ -41,20 +58,52 @@ impl KlEstimator {
         match self {
             KlEstimator::K1 => d,
             KlEstimator::Abs => d.abs(),
-            KlEstimator::K2 => d.square().mul_scalar(0.5),
+            KlEstimator::K2 => k2(d),
             KlEstimator::K3 => k3(d),
+            KlEstimator::LowVarKl => low_var_kl(d),
             KlEstimator::K1StraightThrough => straight_through(d.clone(), d),
+            KlEstimator::AbsStraightThrough => straight_through(d.clone().abs(), d),
             KlEstimator::K3StraightThrough => straight_through(k3(d.clone()), d),
+            KlEstimator::LowVarKlStraightThrough => straight_through(low_var_kl(d.clone()), d),
+        }
+    }
+
+    /// The value alone, on the host.
+    pub fn value(self, log_prob: f32, ref_log_prob: f32) -> f32 {
+        let d = log_prob - ref_log_prob;
+        match self {
+            KlEstimator::K1 | KlEstimator::K1StraightThrough => d,
+            KlEstimator::Abs | KlEstimator::AbsStraightThrough => d.abs(),
+            KlEstimator::K2 => 0.5 * d * d,
+            KlEstimator::K3 | KlEstimator::K3StraightThrough => {
+                let x = (-d).min(TANGENT);
+                x.exp() * (1.0 + (-d - x)) - 1.0 + d
+            }
+            KlEstimator::LowVarKl | KlEstimator::LowVarKlStraightThrough => {
+                let x = (-d).clamp(-20.0, 20.0);
+                (x.exp() - x - 1.0).clamp(-10.0, 10.0)
+            }
         }
     }
 }
 
+fn k2(d: Tensor<1>) -> Tensor<1> {
+    d.square().mul_scalar(0.5)
+}
+
 fn k3(d: Tensor<1>) -> Tensor<1> {
-    d.clone().neg().clamp(-20.0, 20.0).exp().sub_scalar(1.0) + d
+    let x = d.neg();
+    let bounded = x.clone().clamp_max(TANGENT);
+    bounded.clone().exp() * (x.clone() - bounded).add_scalar(1.0) - x.add_scalar(1.0)
+}
+
+fn low_var_kl(d: Tensor<1>) -> Tensor<1> {
+    let x = d.neg().clamp(-20.0, 20.0);
+    (x.clone().exp() - x.add_scalar(1.0)).clamp(-10.0, 10.0)
 }
 
 fn straight_through(value: Tensor<1>, d: Tensor<1>) -> Tensor<1> {
-    let k2 = d.square().mul_scalar(0.5);
+    let k2 = k2(d);
     k2.clone() - k2.detach() + value.detach()
 }
 
@@ -109,5 +158,68 @@ impl KlController {
             let error = (current_kl / target_kl - 1.0).clamp(-0.2, 0.2);
             self.coef *= 1.0 + error * samples as f64 / horizon;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Device;
+
+    fn with_gradient(estimator: KlEstimator, log_prob: f32, reference: f32) -> (f32, f32) {
+        let device = Device::flex();
+        let x = Tensor::<1>::from_floats([log_prob], &device.clone().autodiff()).require_grad();
+        let kl = estimator.per_token(x.clone(), Tensor::from_floats([reference], &device));
+        let mut grads = kl.clone().backward();
+        let grad = x
+            .grad_remove(&mut grads)
+            .map_or(0.0, |g| g.into_scalar::<f32>());
+        (kl.into_scalar::<f32>(), grad)
+    }
+
+    #[test]
+    fn values_in_the_normal_range() {
+        for (estimator, value) in [
+            (KlEstimator::K1, 1.0),
+            (KlEstimator::K2, 0.5),
+            (KlEstimator::K3, 0.3679),
+            (KlEstimator::LowVarKl, 0.3679),
+        ] {
+            assert!(
+                (with_gradient(estimator, -1.0, -2.0).0 - value).abs() < 1e-4,
+                "{estimator:?}"
+            );
+            assert!(
+                (estimator.value(-1.0, -2.0) - value).abs() < 1e-4,
+                "{estimator:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn k3_stays_finite_and_keeps_pulling_far_from_the_reference() {
+        let (value, grad) = with_gradient(KlEstimator::K3, -101.0, -1.0);
+        assert!(value.is_finite() && value > 1e6);
+        assert!(
+            grad.is_finite() && grad < -1e4,
+            "the gradient must raise the log-prob, not lower it: {grad}"
+        );
+        assert!((KlEstimator::K3.value(-101.0, -1.0) / value - 1.0).abs() < 1e-5);
+        let (value, grad) = with_gradient(KlEstimator::K3, -1.0, -101.0);
+        assert!((value - 99.0).abs() < 1e-3 && (grad - 1.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn adaptive_control_moves_towards_the_target() {
+        let mut c = KlController::new(KlControl::Adaptive {
+            kl_coef: 0.1,
+            target_kl: 1.0,
+            horizon: 100.0,
+        });
+        c.update(10.0, 50);
+        assert!(
+            (c.coef() - 0.1 * 1.1).abs() < 1e-12,
+            "the error is clipped to 0.2"
+        );
     }
 }

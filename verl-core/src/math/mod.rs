@@ -2,6 +2,10 @@
 
 mod aggregation;
 mod kl;
+mod masked;
+mod schedule;
 
 pub use aggregation::{Denominators, LossAggregation};
 pub use kl::{KlControl, KlController, KlEstimator};
+pub use masked::{mean_and_std, whiten};
+pub use schedule::{LrSchedule, ScheduleKind};
