@@ -3,6 +3,7 @@
 //! A key keeps one canonical name here; every spelling below is renamed before
 //! anything else looks at it.
 
+use super::de::brief;
 use super::source::{Entry, inside};
 use crate::Result;
 use serde_json::{Value, json};
@@ -36,6 +37,7 @@ const KEYS: &[(&str, &str)] = &[
     ("actor.use_kl_loss", "algorithm.use_kl_loss"),
     ("algorithm.adv_estimator", "algorithm.name"),
     ("algorithm.clip_epsilon", "algorithm.clip_ratio"),
+    ("algorithm.grpo_beta", "algorithm.kl_loss_coef"),
     ("critic.cliprange_value", "algorithm.cliprange_value"),
     ("critic.optim.lr_scheduler_type", "critic.optim.lr_schedule"),
     ("critic.optim.lr_warmup_steps", "critic.optim.warmup_steps"),
@@ -74,8 +76,6 @@ const VALUES: &[(&str, &str)] = &[
     ("half", "float16"),
 ];
 
-/// The recipe's single knob for a KL loss: its weight.
-const GRPO_BETA: &str = "algorithm.grpo_beta";
 /// verl's switch beside `data.truncation`.
 const FILTER_OVERLONG: &str = "data.filter_overlong_prompts";
 
@@ -131,65 +131,27 @@ fn convert(from: &str, mut entry: Entry) -> Result<Option<Entry>> {
     Ok(Some(entry))
 }
 
-/// Spellings that stand for several keys, or give way to one.
-pub(super) fn expand(entries: &mut Vec<Entry>) -> Result<()> {
-    if let Some(filter) = take(entries, FILTER_OVERLONG) {
-        match &filter.value {
-            // What is filtered out is never truncated.
-            Value::Bool(true) => set(entries, "data.truncation", json!("filter"), &filter),
-            Value::Bool(false) => {}
-            other => {
-                let message = format!(
-                    "expected `true` or `false`, found {}",
-                    super::de::brief(other)
-                );
-                return Err(filter.origin.error(FILTER_OVERLONG, message));
-            }
+/// Lets verl's filter switch decide about truncation: a prompt that is
+/// filtered out is never truncated.
+pub(super) fn settle_truncation(entries: &mut Vec<Entry>) -> Result<()> {
+    let Some(at) = entries.iter().position(|e| e.key == FILTER_OVERLONG) else {
+        return Ok(());
+    };
+    let mut filter = entries.remove(at);
+    match &filter.value {
+        Value::Bool(false) => Ok(()),
+        Value::Bool(true) => {
+            entries.retain(|e| e.key != "data.truncation");
+            filter.key = "data.truncation".into();
+            filter.value = json!("filter");
+            entries.push(filter);
+            Ok(())
+        }
+        other => {
+            let message = format!("expected `true` or `false`, found {}", brief(other));
+            Err(filter.origin.error(FILTER_OVERLONG, message))
         }
     }
-    if let Some(beta) = take(entries, GRPO_BETA) {
-        let Some(weight) = beta.value.as_f64() else {
-            let message = format!("expected a number, found {}", super::de::brief(&beta.value));
-            return Err(beta.origin.error(GRPO_BETA, message));
-        };
-        for key in ["algorithm.use_kl_loss", "algorithm.kl_loss_coef"] {
-            if let Some(other) = entries.iter().find(|e| e.key == key) {
-                let problem = beta.origin.error(
-                    GRPO_BETA,
-                    format!("stands for `{key}`, which is given too; keep one"),
-                );
-                return Err(match &other.origin {
-                    super::Origin::Line(_) => problem,
-                    by_override => by_override.error(
-                        key,
-                        format!("`{GRPO_BETA}` is given too; override that instead"),
-                    ),
-                });
-            }
-        }
-        set(
-            entries,
-            "algorithm.use_kl_loss",
-            json!(weight != 0.0),
-            &beta,
-        );
-        set(entries, "algorithm.kl_loss_coef", beta.value.clone(), &beta);
-    }
-    Ok(())
-}
-
-fn take(entries: &mut Vec<Entry>, key: &str) -> Option<Entry> {
-    let at = entries.iter().position(|e| e.key == key)?;
-    Some(entries.remove(at))
-}
-
-fn set(entries: &mut Vec<Entry>, key: &str, value: Value, because: &Entry) {
-    entries.retain(|e| e.key != key);
-    entries.push(Entry {
-        key: key.to_string(),
-        value,
-        origin: because.origin.clone(),
-    });
 }
 
 /// Every spelling and its canonical key, for the documentation.
@@ -200,12 +162,6 @@ pub(super) fn table() -> impl Iterator<Item = (String, String)> {
     let keys = KEYS
         .iter()
         .map(|(from, to)| (from.to_string(), to.to_string()));
-    let expanded = [
-        (
-            GRPO_BETA.to_string(),
-            "algorithm.kl_loss_coef, algorithm.use_kl_loss".to_string(),
-        ),
-        (FILTER_OVERLONG.to_string(), "data.truncation".to_string()),
-    ];
-    sections.chain(keys).chain(expanded)
+    let filter = (FILTER_OVERLONG.to_string(), "data.truncation".to_string());
+    sections.chain(keys).chain([filter])
 }

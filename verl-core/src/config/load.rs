@@ -20,7 +20,7 @@ impl RunConfig {
             source::apply(&mut given, canonical(source::parse_override(text)?)?);
         }
         source::apply(&mut entries, given);
-        alias::expand(&mut entries)?;
+        alias::settle_truncation(&mut entries)?;
 
         let mut problems = unsupported::check(&mut entries);
         problems.extend(keys::check(&mut entries));
@@ -85,14 +85,17 @@ fn canonical(entries: Vec<Entry>) -> Result<Vec<Entry>> {
         let spelling = entry.key.clone();
         match alias::rename(entry) {
             Ok(Some(entry)) => match out.iter().find(|(_, e)| e.key == entry.key) {
-                Some((first, other)) => problems.push(entry.origin.error(
-                    &spelling,
-                    format!(
-                        "sets `{}`, which {} sets too; keep one",
-                        entry.key,
-                        first_place(first, &other.origin)
-                    ),
-                )),
+                Some((first, earlier)) => {
+                    let what = match spelling == entry.key {
+                        true => "this key".to_string(),
+                        false => format!("`{}`", entry.key),
+                    };
+                    let message = format!(
+                        "sets {what}, as {} does; keep one",
+                        place(first, &earlier.origin)
+                    );
+                    problems.push(entry.origin.error(&spelling, message));
+                }
                 None => out.push((spelling, entry)),
             },
             Ok(None) => {}
@@ -103,7 +106,7 @@ fn canonical(entries: Vec<Entry>) -> Result<Vec<Entry>> {
     Ok(out.into_iter().map(|(_, entry)| entry).collect())
 }
 
-fn first_place(spelling: &str, origin: &Origin) -> String {
+fn place(spelling: &str, origin: &Origin) -> String {
     match origin {
         Origin::Line(line) => format!("`{spelling}` (line {line})"),
         Origin::Override(text) => format!("the override `{text}`"),

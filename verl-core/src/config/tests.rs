@@ -86,7 +86,7 @@ fn the_rest_of_the_recipe_means_what_it_says() {
     .into();
     let config = RunConfig::from_yaml(&recipe(), &overrides).unwrap();
     assert_eq!(config.algorithm.name, "grpo");
-    let options = json!({"clip_ratio": 0.2, "use_kl_loss": true, "kl_loss_coef": 0.15});
+    let options = json!({"clip_ratio": 0.2, "kl_loss_coef": 0.15});
     assert_eq!(Value::Object(config.algorithm.settings.0.clone()), options);
     assert_eq!(config.actor.model.path, Path::new("Qwen/Qwen2-7B-Instruct"));
     assert_eq!(config.actor.model.dtype, Dtype::Bfloat16);
@@ -206,11 +206,11 @@ fn every_mistyped_value_is_reported() {
 fn one_key_under_two_spellings_is_an_error() {
     assert_eq!(
         message("training:\n  learning_rate: 1\nactor:\n  optim: {lr: 2}"),
-        "actor.optim.lr (line 4): sets `actor.optim.lr`, which `training.learning_rate` (line 2) sets too; keep one"
+        "actor.optim.lr (line 4): sets this key, as `training.learning_rate` (line 2) does; keep one"
     );
     assert_eq!(
-        message("algorithm:\n  grpo_beta: 0.1\n  kl_loss_coef: 0.2"),
-        "algorithm.grpo_beta (line 2): stands for `algorithm.kl_loss_coef`, which is given too; keep one"
+        message("algorithm:\n  kl_loss_coef: 0.2\n  grpo_beta: 0.1"),
+        "algorithm.grpo_beta (line 3): sets `algorithm.kl_loss_coef`, as `algorithm.kl_loss_coef` (line 2) does; keep one"
     );
     // An override replaces the file's value, however either is spelt.
     let config = RunConfig::from_yaml(
