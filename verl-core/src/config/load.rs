@@ -69,6 +69,17 @@ impl RunConfig {
         })
     }
 
+    /// Refuses the key `section`, or every key inside it, if it was given: for
+    /// what the chosen algorithm, engine or device would not use.
+    ///
+    /// # Errors
+    /// [`Error::Config`], or [`Error::Several`], with `why` for each key.
+    pub fn refuse(&self, section: &str, why: &str) -> Result<()> {
+        let given = self.sources.given(section);
+        let problems = given.map(|(key, origin)| origin.error(key, why)).collect();
+        Error::several("the configuration", problems)
+    }
+
     /// Adds the line at which its key was given to an error that names only
     /// the key, such as one of a plugin about its options.
     pub fn locate(&self, error: Error) -> Error {

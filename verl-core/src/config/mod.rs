@@ -38,9 +38,7 @@ pub use algorithm::AlgorithmConfig;
 pub use de::from_value;
 pub use key_table::{KEYS, KeyDoc};
 pub use keys::render_docs;
-pub use models::{
-    ActorConfig, ActorModelConfig, CriticConfig, CriticModelConfig, LrSchedule, OptimConfig,
-};
+pub use models::{ActorConfig, ActorModelConfig, CriticConfig, CriticModelConfig, OptimConfig};
 pub use plan::Plan;
 pub use run::{
     DataConfig, DeviceConfig, DeviceKind, Resume, RewardConfig, TrackingConfig, TrainingConfig,

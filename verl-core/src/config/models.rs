@@ -1,6 +1,7 @@
 //! `actor` and `critic`: the models that are trained, and how.
 
 use super::Dtype;
+use crate::math::{LrSchedule, ScheduleKind};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -65,7 +66,7 @@ pub struct OptimConfig {
     /// Added to the denominator.
     pub eps: f64,
     /// Course of the learning rate after the warm-up.
-    pub lr_schedule: LrSchedule,
+    pub lr_schedule: ScheduleKind,
     /// Updates over which the learning rate rises linearly from 0.
     pub warmup_steps: Option<u64>,
     /// The same as a share of all updates.
@@ -81,7 +82,7 @@ impl Default for OptimConfig {
             weight_decay: 0.01,
             betas: [0.9, 0.999],
             eps: 1e-8,
-            lr_schedule: LrSchedule::Constant,
+            lr_schedule: ScheduleKind::Constant,
             warmup_steps: None,
             warmup_ratio: None,
             min_lr_ratio: 0.0,
@@ -90,27 +91,20 @@ impl Default for OptimConfig {
 }
 
 impl OptimConfig {
-    /// Warm-up in updates, of `total` updates in all.
-    pub fn warmup(&self, total: u64) -> u64 {
-        match (self.warmup_steps, self.warmup_ratio) {
-            (Some(steps), _) => steps,
-            (None, Some(ratio)) => (ratio * total as f64).round() as u64,
-            (None, None) => 0,
+    /// The learning-rate schedule of a run of `total` updates.
+    pub fn schedule(&self, total: u64) -> LrSchedule {
+        let by_ratio = |ratio: f64| (ratio * total as f64).round() as u64;
+        LrSchedule {
+            base: self.lr,
+            kind: self.lr_schedule,
+            warmup: self
+                .warmup_steps
+                .or(self.warmup_ratio.map(by_ratio))
+                .unwrap_or(0),
+            total,
+            min_ratio: self.min_lr_ratio,
         }
     }
-}
-
-/// Course of the learning rate after the warm-up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LrSchedule {
-    /// Stays at its peak.
-    #[default]
-    Constant,
-    /// Falls along a straight line.
-    Linear,
-    /// Falls along half a cosine.
-    Cosine,
 }
 
 /// The value model, for algorithms that use one.

@@ -37,17 +37,19 @@ impl Sources {
             }
             match at.rfind(['.', '[']) {
                 Some(dot) => at = &at[..dot],
-                None => return self.first_inside(key),
+                None => return self.given(key).next().map(|(_, origin)| origin),
             }
         }
     }
 
-    fn first_inside(&self, section: &str) -> Option<&Origin> {
-        let prefix = format!("{section}.");
+    /// Every key given that is `section` or lies inside it, in the order of
+    /// their names.
+    pub fn given(&self, section: &str) -> impl Iterator<Item = (&str, &Origin)> {
+        let within = move |(key, _): &(&String, &Origin)| *key == section || inside(key, section);
         self.0
             .iter()
-            .find(|(key, _)| key.starts_with(&prefix))
-            .map(|(_, origin)| origin)
+            .filter(within)
+            .map(|(key, origin)| (key.as_str(), origin))
     }
 
     /// Adds to an [`Error::Config`] without a line the place its key was given

@@ -1,6 +1,7 @@
 //! Whole files through every stage, with the exact words a user reads.
 
 use super::*;
+use crate::math::ScheduleKind;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -126,11 +127,11 @@ critic: {model: {dtype: bf16}}
 trainer: {total_epochs: 3, test_freq: -1, nnodes: 1, resume_mode: disable, max_actor_ckpt_to_keep: 4}
 ",
     );
-    assert_eq!(config.actor.optim.lr_schedule, LrSchedule::Cosine);
+    assert_eq!(config.actor.optim.lr_schedule, ScheduleKind::Cosine);
     assert_eq!(
         (
             config.actor.optim.warmup_steps,
-            config.actor.optim.warmup(200)
+            config.actor.optim.schedule(200).warmup
         ),
         (None, 20)
     );
@@ -428,4 +429,18 @@ fn configuration_docs_are_up_to_date() {
         wanted,
         "run with VERL_WRITE_DOCS=1 to write it anew"
     );
+}
+
+#[test]
+fn a_section_that_nothing_would_use_is_refused_where_it_is_given() {
+    let config = load("critic:\n  grad_clip: 2\n  optim: {lr: 1}\n");
+    let why = "`grpo` trains no critic; remove the key";
+    assert_eq!(
+        config.refuse("critic", why).unwrap_err().to_string(),
+        "the configuration has 2 problems:
+  - critic.grad_clip (line 2): `grpo` trains no critic; remove the key
+  - critic.optim.lr (line 3): `grpo` trains no critic; remove the key"
+    );
+    assert!(config.refuse("rollout", why).is_ok());
+    assert!(RunConfig::default().refuse("critic", why).is_ok());
 }

@@ -77,8 +77,7 @@ impl Axes {
         }
         let _ = write!(
             out,
-            r#"<text x="{:.1}" y="{:.1}" text-anchor="end">step</text>"#,
-            LEFT - 6.0,
+            r#"<text x="2" y="{:.1}">step</text>"#,
             HEIGHT - BOTTOM + 16.0
         );
         let step = round_step(self.x.1 - self.x.0, 6.0).max(1.0);

@@ -19,7 +19,7 @@ fn completion(step: u64, split: Split, prompt: &str, response: &str) -> Completi
 }
 
 /// A run of `steps` steps that looks like a real one.
-pub(crate) fn sample(steps: u64) -> ReportData {
+fn sample(steps: u64) -> ReportData {
     let mut noise = 7u64;
     let mut random = || {
         noise = noise
@@ -166,8 +166,4 @@ fn the_report_is_written_from_the_files() {
     Report::new(dir.path()).finish(&data.summary).unwrap();
     let written = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
     assert_eq!(written, data.render());
-    if let Some(folder) = std::env::var_os("VERL_REPORT_SAMPLE") {
-        std::fs::write(Path::new(&folder).join("report.html"), sample(120).render()).unwrap();
-        std::fs::write(Path::new(&folder).join("short.html"), sample(20).render()).unwrap();
-    }
 }
