@@ -139,7 +139,7 @@ impl Grpo {
     /// # Errors
     /// [`Error::Config`] naming the option that is unknown or out of range.
     pub fn from_settings(settings: &Settings) -> Result<Self> {
-        let mut reader = settings.reader("grpo");
+        let mut reader = settings.reader("algorithm", "grpo");
         let config = reader.take(GrpoConfig::default())?;
         let clip = reader.take(ClipConfig::default())?;
         let paper = TermsConfig {

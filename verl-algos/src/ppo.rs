@@ -73,7 +73,7 @@ impl Ppo {
     /// # Errors
     /// [`Error::Config`] naming the option that is unknown or out of range.
     pub fn from_settings(settings: &Settings) -> Result<Self> {
-        let mut reader = settings.reader("ppo");
+        let mut reader = settings.reader("algorithm", "ppo");
         let config = reader.take(PpoConfig::default())?;
         let clip = reader.take(ClipConfig::default())?;
         let terms = reader.take(TermsConfig::default())?;

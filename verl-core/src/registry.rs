@@ -16,9 +16,11 @@ use std::fmt;
 pub struct Settings(pub serde_json::Map<String, serde_json::Value>);
 
 impl Settings {
-    /// Starts reading the options of the plugin `name`.
-    pub fn reader(&self, name: &str) -> SettingsReader {
+    /// Starts reading the options of the plugin `name`, which stand in
+    /// `section` of the configuration.
+    pub fn reader(&self, section: &'static str, name: &str) -> SettingsReader {
         SettingsReader {
+            section,
             plugin: name.to_string(),
             left: self.0.clone(),
             known: Vec::new(),
@@ -39,13 +41,13 @@ impl Settings {
 ///
 /// let given = serde_json::json!({"strength": 2.0});
 /// let settings = Settings(given.as_object().unwrap().clone());
-/// let mut reader = settings.reader("mine");
+/// let mut reader = settings.reader("algorithm", "mine");
 /// let mine: Mine = reader.take(Mine::default())?;
 /// reader.finish()?;
 /// assert_eq!(mine.strength, 2.0);
 ///
 /// let typo = Settings(serde_json::json!({"strenght": 2.0}).as_object().unwrap().clone());
-/// let mut reader = typo.reader("mine");
+/// let mut reader = typo.reader("algorithm", "mine");
 /// let _: Mine = reader.take(Mine::default())?;
 /// let error = reader.finish().unwrap_err().to_string();
 /// assert_eq!(error, "algorithm.strenght: `mine` has no such option; did you mean `strength`?");
@@ -53,6 +55,7 @@ impl Settings {
 /// ```
 #[derive(Debug)]
 pub struct SettingsReader {
+    section: &'static str,
     plugin: String,
     left: serde_json::Map<String, serde_json::Value>,
     known: Vec<String>,
@@ -65,9 +68,8 @@ impl SettingsReader {
     /// # Errors
     /// [`Error::Config`] naming the first option of the wrong type.
     pub fn take<C: Serialize + DeserializeOwned>(&mut self, defaults: C) -> Result<C> {
-        let fail = |key: &str, e: serde_json::Error| {
-            Error::config(format!("algorithm.{key}"), e.to_string())
-        };
+        let section = self.section;
+        let fail = |key: &str, e: serde_json::Error| Error::config(format!("{section}.{key}"), e.to_string());
         let Value::Object(mut merged) = serde_json::to_value(defaults).map_err(|e| fail("", e))?
         else {
             return Err(Error::invalid("a plugin's options must be a struct"));
@@ -97,7 +99,7 @@ impl SettingsReader {
             None => format!("it has: {}", self.known.join(", ")),
         };
         Err(Error::config(
-            format!("algorithm.{key}"),
+            format!("{}.{key}", self.section),
             format!("`{}` has no such option; {hint}", self.plugin),
         ))
     }

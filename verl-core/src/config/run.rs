@@ -24,7 +24,7 @@ pub struct DataConfig {
     pub answer_after: Option<String>,
     /// System message before each prompt.
     pub system_prompt: Option<String>,
-    /// Text around the prompt: a minijinja template over the row's fields.
+    /// Text with `{prompt}`, or another field of the row, in braces.
     pub prompt_template: Option<String>,
     /// Most tokens of a rendered prompt.
     pub max_prompt_length: usize,

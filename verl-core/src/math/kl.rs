@@ -144,6 +144,11 @@ impl KlController {
         }
     }
 
+    /// The same controller at another coefficient: that of a checkpoint.
+    pub fn with_coef(self, coef: f64) -> Self {
+        KlController { coef, ..self }
+    }
+
     /// The coefficient in force.
     pub fn coef(&self) -> f64 {
         self.coef

@@ -1,1 +1,25 @@
-//! (module doc)
+//! The trainer: prompts, rollouts, scores, advantages, updates, evaluation,
+//! checkpoints.
+//!
+//! It uses nothing but the public traits of this crate, and a loop of your own
+//! can do what it does with the same calls.
+
+mod builder;
+mod evaluate;
+mod fit;
+mod micro_batch;
+mod prompt;
+mod resume;
+mod rollout;
+mod settings;
+mod statistics;
+mod step;
+mod stop;
+mod update;
+
+pub use builder::{Parts, Trainer};
+pub use fit::FitReport;
+pub use micro_batch::micro_batches;
+pub use prompt::Prompt;
+pub use settings::{CheckpointSettings, EvalSettings, TrainSettings};
+pub use stop::StopHandle;

@@ -1,0 +1,135 @@
+//! Sampling and scoring.
+
+use super::{Prompt, Trainer};
+use crate::reward::{OwnedInput, Outcome, ScoringStats};
+use crate::rollout::{Rollout, RolloutEngine, RolloutRequest, SamplingParams, sample_seed};
+use crate::text::Tokenizer;
+use crate::types::{FinishReason, Group, GroupId, Trajectory, TrajectoryParts};
+use crate::{Error, Result};
+use std::sync::Arc;
+
+/// Distinguishes the random numbers of evaluation from those of training.
+const EVAL_STREAM: u64 = 1 << 63;
+
+/// What is sampled: prompts, answers to each, and how.
+pub(super) struct Plan<'a> {
+    pub(super) prompts: Vec<&'a Prompt>,
+    pub(super) samples: usize,
+    pub(super) params: Arc<SamplingParams>,
+    /// Step of the random numbers.
+    pub(super) stream: u64,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn training(prompts: Vec<&'a Prompt>, samples: usize, params: &SamplingParams, step: u64) -> Self {
+        Plan { prompts, samples, params: Arc::new(params.clone()), stream: step }
+    }
+
+    /// Evaluation draws the same random numbers at every step, so that two
+    /// evaluations differ by the weights alone.
+    pub(super) fn evaluation(prompts: Vec<&'a Prompt>, samples: usize, params: &SamplingParams) -> Self {
+        Plan { prompts, samples, params: Arc::new(params.clone()), stream: EVAL_STREAM }
+    }
+
+    fn requests(&self, seed: u64) -> Vec<RolloutRequest> {
+        let request = |(g, prompt): (usize, &&Prompt)| {
+            let ids = prompt.ids.clone();
+            (0..self.samples).map(move |sample| RolloutRequest {
+                group: GroupId(g as u64),
+                sample,
+                prompt: ids.clone(),
+                seed: sample_seed(seed, self.stream, g as u64, sample as u64),
+                params: self.params.clone(),
+            })
+        };
+        self.prompts.iter().enumerate().flat_map(request).collect()
+    }
+}
+
+/// Answers with their texts, prompt after prompt.
+pub(super) struct Answers {
+    pub(super) rollouts: Vec<Rollout>,
+    pub(super) texts: Vec<String>,
+}
+
+/// Samples the plan's answers and decodes them.
+pub(super) fn sample(
+    engine: &mut dyn RolloutEngine,
+    tokenizer: &dyn Tokenizer,
+    plan: &Plan<'_>,
+    seed: u64,
+) -> Result<Answers> {
+    let total = plan.prompts.len() * plan.samples;
+    let mut slots: Vec<Option<Rollout>> = vec![None; total];
+    engine.generate(plan.requests(seed), &mut |rollout| {
+        let at = rollout.group.0 as usize * plan.samples + rollout.sample;
+        match slots.get_mut(at) {
+            Some(slot) if slot.is_none() => *slot = Some(rollout),
+            _ => return Err(Error::invalid(format!("the engine returned an answer nobody asked for: group {}, sample {}", rollout.group.0, rollout.sample))),
+        }
+        Ok(())
+    })?;
+    let rollouts: Vec<Rollout> = slots.into_iter().flatten().collect();
+    if rollouts.len() != total {
+        return Err(Error::invalid(format!("the engine returned {} of {total} answers", rollouts.len())));
+    }
+    let texts = rollouts.iter().map(|r| tokenizer.decode(&r.tokens, true)).collect::<Result<_>>()?;
+    Ok(Answers { rollouts, texts })
+}
+
+impl Trainer {
+    /// Scores answers. Failures get the configured score and are counted;
+    /// too many of them end the run.
+    pub(super) fn score(&self, plan: &Plan<'_>, answers: &Answers) -> Result<(Vec<Outcome>, ScoringStats)> {
+        let input = |(i, (rollout, text)): (usize, (&Rollout, &String))| {
+            let prompt = plan.prompts[i / plan.samples];
+            let input = OwnedInput::new(prompt.text.clone(), text.clone(), prompt.row.clone())
+                .with_tokens(rollout.tokens.len(), rollout.finish == FinishReason::Length);
+            match &prompt.answer {
+                Some(answer) => input.with_answer(answer.clone()),
+                None => input,
+            }
+        };
+        let inputs = answers.rollouts.iter().zip(&answers.texts).enumerate().map(input).collect();
+        let outcomes = self.pool.score_batch(&self.parts.reward, inputs)?;
+        let stats = ScoringStats::of(&outcomes);
+        stats.check(self.settings.max_failure_fraction, &outcomes)?;
+        Ok((outcomes, stats))
+    }
+
+    /// The reward that an outcome stands for.
+    pub(super) fn reward_of(&self, outcome: &Outcome) -> f32 {
+        match outcome {
+            Outcome::Scored(score) => score.value,
+            _ => self.settings.failure_score,
+        }
+    }
+}
+
+/// Groups of trajectories, from answers and their rewards.
+pub(super) fn groups(plan: &Plan<'_>, answers: &Answers, rewards: &[f32]) -> Result<Vec<Group>> {
+    let make = |(g, prompt): (usize, &&Prompt)| {
+        let member = |sample: usize| {
+            let at = g * plan.samples + sample;
+            trajectory(prompt, &answers.rollouts[at], rewards[at])
+        };
+        let members = (0..plan.samples).map(member).collect::<Result<_>>()?;
+        Group::new(GroupId(g as u64), members)
+    };
+    plan.prompts.iter().enumerate().map(make).collect()
+}
+
+fn trajectory(prompt: &Prompt, rollout: &Rollout, reward: f32) -> Result<Trajectory> {
+    let mut trajectory = Trajectory::new(TrajectoryParts {
+        group: rollout.group,
+        sample: rollout.sample,
+        prompt: prompt.ids.clone(),
+        response: rollout.tokens.clone(),
+        response_mask: vec![true; rollout.tokens.len()],
+        finish: rollout.finish,
+        weight_version: rollout.weight_version,
+    })?;
+    trajectory.set(crate::types::Column::RolloutLogProbs, rollout.log_probs.clone())?;
+    trajectory.set_score(reward)?;
+    Ok(trajectory)
+}
