@@ -8,7 +8,17 @@
 //!
 //! Clipping: arXiv:1707.06347, eq. 7. Dual clip: arXiv:1912.09729, eq. 5.
 //! Different lower and upper ranges ("clip-higher"): arXiv:2503.14476, eq. 10.
-//! As in verl the log-ratio is cut to 20, beyond which there is no gradient.
+//! As in verl the log-ratio is cut to [-20, 20] before the exponential, so
+//! that neither overflows; beyond, there is no gradient.
+//!
+//! # Metrics
+//! Means over the policy's tokens.
+//!
+//! ```text
+//! actor/ppo_kl             -(log pi - log pi_old)
+//! actor/pg_clipfrac        1 where the clipped term is the larger
+//! actor/pg_clipfrac_lower  1 where A < 0 and the loss exceeds -A c
+//! ```
 
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -77,6 +87,38 @@ impl ClipConfig {
 }
 
 /// The clipped loss.
+///
+/// # Example
+/// One token with advantage 1 whose probability has doubled: the ratio counts
+/// up to 1.2, and there is no more gradient.
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use verl_algos::ClippedLoss;
+/// use verl_core::algorithm::{LossInput, PolicyLoss};
+/// use verl_core::types::{Column, FinishReason, GroupId, Trajectory, TrajectoryParts};
+///
+/// let mut t = Trajectory::new(TrajectoryParts {
+///     group: GroupId(0),
+///     sample: 0,
+///     prompt: vec![1].into(),
+///     response: vec![7],
+///     response_mask: vec![true],
+///     finish: FinishReason::Stop,
+///     weight_version: 0,
+/// })?;
+/// t.set(Column::OldLogProbs, vec![0.25f32.ln()])?;
+/// t.set(Column::Advantages, vec![1.0])?;
+///
+/// let device = Device::flex().autodiff();
+/// let log_probs_n = Tensor::<1>::from_floats([0.5f32.ln()], &device).require_grad();
+/// let rows = [&t];
+/// let input = LossInput::new(&rows, log_probs_n.clone(), None)?;
+/// let loss = ClippedLoss::default().per_token(&input)?.loss_n.sum();
+/// assert_eq!(loss.clone().into_scalar::<f32>(), -1.2);
+/// let gradient = log_probs_n.grad(&loss.backward()).unwrap();
+/// assert_eq!(gradient.into_scalar::<f32>(), 0.0);
+/// # Ok::<(), verl_core::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClippedLoss {
     /// Lower range.
@@ -85,6 +127,16 @@ pub struct ClippedLoss {
     pub high: f32,
     /// Bound at negative advantages.
     pub c: f32,
+}
+
+impl Default for ClippedLoss {
+    fn default() -> Self {
+        ClippedLoss {
+            low: 0.2,
+            high: 0.2,
+            c: 3.0,
+        }
+    }
 }
 
 const NAME: &str = "clipped policy loss";

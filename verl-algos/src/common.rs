@@ -8,8 +8,8 @@ use verl_core::{Error, Result};
 /// The terms of the policy objective besides the loss.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TermsConfig {
-    /// `token-mean`, `seq-mean-token-sum`, `seq-mean-token-mean` or
-    /// `seq-mean-token-sum-norm`.
+    /// `token-mean`, `token-sum`, `seq-mean-token-sum`, `seq-mean-token-mean`
+    /// or `seq-mean-token-sum-norm`.
     pub loss_agg_mode: String,
     /// The constant length of `seq-mean-token-sum-norm`.
     pub loss_scale_factor: Option<f32>,
@@ -47,11 +47,7 @@ impl TermsConfig {
         if !self.entropy_coeff.is_finite() {
             return Err(Error::config("algorithm.entropy_coeff", "must be finite"));
         }
-        let aggregation = aggregation(
-            "algorithm.loss_agg_mode",
-            &self.loss_agg_mode,
-            self.loss_scale_factor,
-        )?;
+        let aggregation = aggregation("", &self.loss_agg_mode, self.loss_scale_factor)?;
         Ok(PolicyTerms {
             aggregation,
             entropy_coeff: self.entropy_coeff,
@@ -83,39 +79,37 @@ impl TermsConfig {
     }
 }
 
-/// Reads an aggregation mode by verl's name.
-pub(crate) fn aggregation(key: &str, mode: &str, scale: Option<f32>) -> Result<LossAggregation> {
-    let plain = match mode {
-        "token-mean" => LossAggregation::TokenMean,
-        "seq-mean-token-sum" => LossAggregation::SeqMeanTokenSum,
-        "seq-mean-token-mean" => LossAggregation::SeqMeanTokenMean,
-        "seq-mean-token-sum-norm" => {
-            return match scale {
-                Some(length) if length.is_finite() && length > 0.0 => {
-                    Ok(LossAggregation::SeqMeanTokenSumNorm(length))
-                }
-                _ => Err(Error::config(
-                    "algorithm.loss_scale_factor",
-                    "seq-mean-token-sum-norm divides by it; set it, e.g. to the longest response length",
-                )),
-            };
+/// Reads the options `{prefix}loss_agg_mode` and `{prefix}loss_scale_factor`.
+pub(crate) fn aggregation(prefix: &str, mode: &str, scale: Option<f32>) -> Result<LossAggregation> {
+    let of_scale =
+        |message: String| Error::config(format!("algorithm.{prefix}loss_scale_factor"), message);
+    let plain = match (mode, scale) {
+        ("token-mean", _) => LossAggregation::TokenMean,
+        ("token-sum", _) => LossAggregation::TokenSum,
+        ("seq-mean-token-sum", _) => LossAggregation::SeqMeanTokenSum,
+        ("seq-mean-token-mean", _) => LossAggregation::SeqMeanTokenMean,
+        ("seq-mean-token-sum-norm", Some(length)) if length.is_finite() && length > 0.0 => {
+            return Ok(LossAggregation::SeqMeanTokenSumNorm(length));
         }
-        other => {
-            let known =
-                "token-mean, seq-mean-token-sum, seq-mean-token-mean, seq-mean-token-sum-norm";
+        ("seq-mean-token-sum-norm", _) => {
+            let message = "seq-mean-token-sum-norm divides by it; set it to a positive number, \
+                           e.g. the longest response length";
+            return Err(of_scale(message.into()));
+        }
+        (other, _) => {
+            let known = "token-mean, token-sum, seq-mean-token-sum, seq-mean-token-mean, \
+                         seq-mean-token-sum-norm";
             return Err(Error::config(
-                key,
+                format!("algorithm.{prefix}loss_agg_mode"),
                 format!("`{other}` is not an aggregation; known: {known}"),
             ));
         }
     };
     match scale {
         None => Ok(plain),
-        Some(_) => {
-            let message =
-                format!("has no effect with {mode}; drop it or choose seq-mean-token-sum-norm");
-            Err(Error::config("algorithm.loss_scale_factor", message))
-        }
+        Some(_) => Err(of_scale(format!(
+            "has no effect with {mode}; drop it or choose seq-mean-token-sum-norm"
+        ))),
     }
 }
 
@@ -126,10 +120,80 @@ pub struct KlRewardConfig {
     pub use_kl_in_reward: bool,
     /// Its estimator; k1 unless set.
     pub kl_penalty: Option<KlEstimator>,
-    /// Its coefficient: `{type: fixed, kl_coef}` or
-    /// `{type: adaptive, kl_coef, target_kl, horizon}`; fixed at 0.001 unless
-    /// set.
-    pub kl_ctrl: Option<KlControl>,
+    /// Its coefficient; fixed at 0.001 unless set.
+    pub kl_ctrl: Option<KlControlConfig>,
+}
+
+/// Where the coefficient of the KL in the reward comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KlControlConfig {
+    /// `fixed` or `adaptive`.
+    pub r#type: KlControlType,
+    /// The coefficient, or the first one.
+    pub kl_coef: f64,
+    /// The KL to hold, adaptive only; 0.1 unless set.
+    pub target_kl: Option<f64>,
+    /// Sequences over which a deviation of 20 % is corrected, adaptive only;
+    /// 10 000 unless set.
+    pub horizon: Option<f64>,
+}
+
+/// Kind of a [`KlControlConfig`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KlControlType {
+    /// A constant.
+    Fixed,
+    /// Proportional control towards `target_kl`.
+    Adaptive,
+}
+
+impl Default for KlControlConfig {
+    fn default() -> Self {
+        KlControlConfig {
+            r#type: KlControlType::Fixed,
+            kl_coef: 0.001,
+            target_kl: None,
+            horizon: None,
+        }
+    }
+}
+
+impl KlControlConfig {
+    /// The typed control.
+    ///
+    /// # Errors
+    /// [`Error::Config`] naming the option that is out of range or has no
+    /// effect.
+    pub fn build(&self) -> Result<KlControl> {
+        let fail = |key: &str, message: String| {
+            Err(Error::config(format!("algorithm.kl_ctrl.{key}"), message))
+        };
+        let kl_coef = self.kl_coef;
+        if !(kl_coef.is_finite() && kl_coef >= 0.0) {
+            return fail("kl_coef", format!("{kl_coef} must be 0 or positive"));
+        }
+        let adaptive = [("target_kl", self.target_kl), ("horizon", self.horizon)];
+        match self.r#type {
+            KlControlType::Fixed => match adaptive.iter().find(|(_, value)| value.is_some()) {
+                Some((key, _)) => fail(key, "has no effect without type: adaptive".into()),
+                None => Ok(KlControl::Fixed { kl_coef }),
+            },
+            KlControlType::Adaptive => {
+                for (key, value) in adaptive {
+                    if let Some(value) = value.filter(|v| !(v.is_finite() && *v > 0.0)) {
+                        return fail(key, format!("{value} must be positive"));
+                    }
+                }
+                Ok(KlControl::Adaptive {
+                    kl_coef,
+                    target_kl: self.target_kl.unwrap_or(0.1),
+                    horizon: self.horizon.unwrap_or(10_000.0),
+                })
+            }
+        }
+    }
 }
 
 impl KlRewardConfig {
@@ -152,21 +216,9 @@ impl KlRewardConfig {
                 None => Ok(None),
             };
         }
-        let control = self.kl_ctrl.unwrap_or(KlControl::Fixed { kl_coef: 0.001 });
-        if let KlControl::Adaptive {
-            target_kl, horizon, ..
-        } = control
-        {
-            if !(target_kl > 0.0 && horizon > 0.0) {
-                return Err(Error::config(
-                    "algorithm.kl_ctrl",
-                    "target_kl and horizon must be positive",
-                ));
-            }
-        }
         Ok(Some(KlInReward {
             estimator: self.kl_penalty.unwrap_or(KlEstimator::K1),
-            control,
+            control: self.kl_ctrl.unwrap_or_default().build()?,
         }))
     }
 }

@@ -1,23 +1,37 @@
-//! GRPO: group relative policy optimisation (arXiv:2402.03300, section 4.1).
+//! GRPO: group relative policy optimisation.
 //!
 //! Several answers are sampled for each prompt, and each is judged by its
 //! group: with rewards `r_1..r_g` of one prompt,
 //!
 //! ```text
-//! A_i = (r_i - mean(r)) / (std(r) + eps)
+//! A_i = (r_i - mean(r)) / (std(r) + epsilon)
 //! ```
 //!
-//! for every token of answer `i`, in PPO's clipped surrogate. No critic.
+//! for every token of answer `i`, in PPO's clipped surrogate
+//! ([`ClippedLoss`]). There is no critic.
+//!
+//! # Paper
+//! DeepSeekMath, arXiv:2402.03300, section 4.1, eq. 3. With
+//! `norm_adv_by_std: false` and `loss_agg_mode: seq-mean-token-sum-norm` it is
+//! Dr. GRPO, arXiv:2503.20783, section 3.2.
 //!
 //! # Differences from the paper
 //! - KL(policy, reference) is in the loss only when `kl_loss_coef` is set (the
 //!   paper has 0.04), so that no reference policy is needed.
+//! - The loss is bounded at negative advantages (dual clip); a `clip_ratio_c`
+//!   beyond any ratio gives the paper's form.
 //!
 //! # Differences from verl
 //! - Equal rewards give exactly 0. verl divides the rounding error of the mean
-//!   by `eps`: eight rewards of 0.3 become 0.029.
+//!   by `epsilon`: eight rewards of 0.3 become 0.029.
 //! - An answer alone in its group has nothing to be compared with and gets 0;
 //!   `singleton_groups: raw` gives it its reward, as verl does.
+//! - `loss_agg_mode` is `seq-mean-token-mean` unless set, as in the paper
+//!   (verl: `token-mean`).
+//! - Rewards at tokens the policy did not produce are not counted.
+//!
+//! # Metrics
+//! `actor/pg_loss`, and those of [`ClippedLoss`].
 
 use crate::clip::{ClipConfig, ClippedLoss};
 use crate::common::{KlRewardConfig, TermsConfig};
@@ -35,7 +49,8 @@ use verl_core::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GrpoConfig {
     /// Divide by the group's standard deviation; `false` is Dr. GRPO's form.
-    pub norm_adv_by_std_in_grpo: bool,
+    /// Also known as `norm_adv_by_std_in_grpo`.
+    pub norm_adv_by_std: bool,
     /// Added to the deviation.
     pub epsilon: f64,
     /// What an answer alone in its group gets.
@@ -55,7 +70,7 @@ pub enum Singleton {
 impl Default for GrpoConfig {
     fn default() -> Self {
         GrpoConfig {
-            norm_adv_by_std_in_grpo: true,
+            norm_adv_by_std: true,
             epsilon: 1e-6,
             singleton_groups: Singleton::Zero,
         }
@@ -65,6 +80,7 @@ impl Default for GrpoConfig {
 /// The estimator.
 ///
 /// # Example
+/// Two answers are one standard deviation of `sqrt(2)` apart from each other:
 /// ```
 /// use verl_algos::grpo::{GroupRelative, GrpoConfig};
 /// let estimator = GroupRelative(GrpoConfig { epsilon: 0.0, ..Default::default() });
@@ -77,27 +93,21 @@ pub struct GroupRelative(pub GrpoConfig);
 impl GroupRelative {
     /// Advantages of one group, given its rewards.
     pub fn group(&self, rewards: &[f32]) -> Vec<f32> {
-        if let ([reward], Singleton::Raw) = (rewards, self.0.singleton_groups) {
-            let scale = if self.0.norm_adv_by_std_in_grpo {
-                1.0 + self.0.epsilon
-            } else {
-                1.0
-            };
-            return vec![(f64::from(*reward) / scale) as f32];
-        }
-        let (mean, std) = mean_and_std(rewards.iter().copied());
+        let raw = rewards.len() == 1 && self.0.singleton_groups == Singleton::Raw;
+        let (mean, std) = match raw {
+            true => (0.0, 1.0),
+            false => mean_and_std(rewards.iter().copied()),
+        };
+        // A spread of exactly 0: with `epsilon` 0 the division would be 0 / 0.
         if std == 0.0 {
             return vec![0.0; rewards.len()];
         }
-        let scale = if self.0.norm_adv_by_std_in_grpo {
-            std + self.0.epsilon
-        } else {
-            1.0
+        let scale = match self.0.norm_adv_by_std {
+            true => std + self.0.epsilon,
+            false => 1.0,
         };
-        rewards
-            .iter()
-            .map(|r| ((f64::from(*r) - mean) / scale) as f32)
-            .collect()
+        let advantage = |r: &f32| ((f64::from(*r) - mean) / scale) as f32;
+        rewards.iter().map(advantage).collect()
     }
 }
 
@@ -125,7 +135,15 @@ impl AdvantageEstimator for GroupRelative {
 }
 
 /// The algorithm.
-#[derive(Debug, Clone)]
+///
+/// # Example
+/// ```
+/// use verl_algos::Grpo;
+/// use verl_core::algorithm::Algorithm;
+/// let needs = Grpo::default().requirements();
+/// assert!(!needs.critic && !needs.reference && needs.min_group_size == 2);
+/// ```
+#[derive(Debug, Clone, PartialEq)]
 pub struct Grpo {
     estimator: GroupRelative,
     loss: ClippedLoss,
@@ -139,18 +157,35 @@ impl Grpo {
     /// # Errors
     /// [`Error::Config`] naming the option that is unknown or out of range.
     pub fn from_settings(settings: &Settings) -> Result<Self> {
-        let mut reader = settings.reader("algorithm", "grpo");
+        let mut reader = settings
+            .reader("algorithm", "grpo")
+            .alias("norm_adv_by_std_in_grpo", "norm_adv_by_std")?;
         let config = reader.take(GrpoConfig::default())?;
         let clip = reader.take(ClipConfig::default())?;
-        let paper = TermsConfig {
+        let terms = reader.take(TermsConfig {
             loss_agg_mode: "seq-mean-token-mean".into(),
             ..Default::default()
-        };
-        let terms = reader.take(paper)?;
+        })?;
         let kl_reward = reader.take(KlRewardConfig::default())?;
         reader.finish()?;
+        Self::new(config, &clip, &terms, &kl_reward)
+    }
+
+    /// Puts the algorithm together.
+    ///
+    /// # Errors
+    /// [`Error::Config`] naming the option that is out of range.
+    pub fn new(
+        config: GrpoConfig,
+        clip: &ClipConfig,
+        terms: &TermsConfig,
+        kl_reward: &KlRewardConfig,
+    ) -> Result<Self> {
         if !(config.epsilon.is_finite() && config.epsilon >= 0.0) {
-            return Err(Error::config("algorithm.epsilon", "must be 0 or positive"));
+            return Err(Error::config(
+                "algorithm.epsilon",
+                format!("{} must be 0 or positive", config.epsilon),
+            ));
         }
         Ok(Grpo {
             estimator: GroupRelative(config),
@@ -165,11 +200,7 @@ impl Default for Grpo {
     fn default() -> Self {
         Grpo {
             estimator: GroupRelative(GrpoConfig::default()),
-            loss: ClippedLoss {
-                low: 0.2,
-                high: 0.2,
-                c: 3.0,
-            },
+            loss: ClippedLoss::default(),
             terms: PolicyTerms {
                 aggregation: LossAggregation::SeqMeanTokenMean,
                 entropy_coeff: 0.0,

@@ -12,7 +12,7 @@ pub mod ppo;
 mod value;
 
 pub use clip::{ClipConfig, ClippedLoss};
-pub use common::{KlRewardConfig, TermsConfig};
+pub use common::{KlControlConfig, KlControlType, KlRewardConfig, TermsConfig};
 pub use gae::Gae;
 pub use grpo::{Grpo, GrpoConfig};
 pub use ppo::{Ppo, PpoConfig};

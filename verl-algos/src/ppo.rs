@@ -1,14 +1,38 @@
-//! PPO: proximal policy optimisation with a critic (arXiv:1707.06347), as it
-//! is used on language models (arXiv:2203.02155).
+//! PPO: proximal policy optimisation with a critic, as it is used on language
+//! models.
 //!
 //! Advantages are GAE's ([`Gae`]) on the critic's values, whitened over the
-//! batch; policy and value losses are clipped; KL(policy, reference) may be
-//! subtracted from the token rewards (`use_kl_in_reward`, with a fixed or
-//! adaptive coefficient) or added to the loss (`kl_loss_coef`).
+//! batch; the policy's loss ([`ClippedLoss`]) and the critic's
+//! ([`ClippedValueLoss`]) are clipped:
+//!
+//! ```text
+//! J = mean(max(-A r, -A clip(r, 1 - low, 1 + high)))          r = pi / pi_old
+//! V = mean(max((v - R)^2, (clip(v, v_old - c, v_old + c) - R)^2)) / 2
+//! ```
+//!
+//! KL(policy, reference) may be subtracted from the token rewards
+//! (`use_kl_in_reward`, with a fixed or adaptive coefficient) or added to the
+//! loss (`kl_loss_coef`).
+//!
+//! # Paper
+//! arXiv:1707.06347, eq. 7; on language models arXiv:2203.02155, eq. 2;
+//! adaptive KL arXiv:1909.08593, section 2.2.
+//!
+//! # Differences from the paper
+//! - No KL term unless it is asked for, so that no reference policy is needed.
+//! - The loss is bounded at negative advantages (dual clip); a `clip_ratio_c`
+//!   beyond any ratio gives the paper's form.
+//! - `whiten_advantages: false` leaves the advantages as GAE gives them.
 //!
 //! # Differences from verl
-//! - Values and rewards at tokens that the policy did not produce never enter;
-//!   a batch with a single policy token has advantage 0 instead of failing.
+//! - Values and rewards at tokens that the policy did not produce never enter,
+//!   and advantages there are 0.
+//! - A batch with a single policy token has advantage 0 instead of failing.
+//! - The KL that the adaptive controller steers is the mean over sequences
+//!   with a policy token; verl counts the others as 0.
+//!
+//! # Metrics
+//! `actor/pg_loss`, `critic/vf_loss`, and those of the two losses.
 
 use crate::clip::{ClipConfig, ClippedLoss};
 use crate::common::{KlRewardConfig, TermsConfig, aggregation};
@@ -33,8 +57,10 @@ pub struct PpoConfig {
     pub whiten_advantages: bool,
     /// How far a value may move before its loss is clipped.
     pub cliprange_value: f32,
-    /// How the per-token value losses become one number.
+    /// How the per-token value losses become one number, as `loss_agg_mode`.
     pub value_loss_agg_mode: String,
+    /// The constant length of the value loss's `seq-mean-token-sum-norm`.
+    pub value_loss_scale_factor: Option<f32>,
 }
 
 impl Default for PpoConfig {
@@ -45,6 +71,7 @@ impl Default for PpoConfig {
             whiten_advantages: true,
             cliprange_value: 0.5,
             value_loss_agg_mode: "token-mean".into(),
+            value_loss_scale_factor: None,
         }
     }
 }
@@ -53,11 +80,21 @@ impl Default for PpoConfig {
 ///
 /// # Example
 /// ```
+/// use serde_json::json;
 /// use verl_algos::Ppo;
 /// use verl_core::algorithm::Algorithm;
-/// assert!(Ppo::default().requirements().critic);
+/// use verl_core::registry::Settings;
+///
+/// let options = json!({"lam": 0.95, "kl_loss_coef": 0.01});
+/// let ppo = Ppo::from_settings(&Settings(options.as_object().unwrap().clone()))?;
+/// assert!(ppo.requirements().critic && ppo.requirements().reference);
+///
+/// let options = json!({"lam": 1.5});
+/// let error = Ppo::from_settings(&Settings(options.as_object().unwrap().clone())).unwrap_err();
+/// assert_eq!(error.to_string(), "algorithm.lam: 1.5 is out of range; it must be in [0, 1]");
+/// # Ok::<(), verl_core::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Ppo {
     estimator: Gae,
     loss: ClippedLoss,
@@ -117,9 +154,9 @@ impl Ppo {
                 range: config.cliprange_value,
             },
             value_aggregation: aggregation(
-                "algorithm.value_loss_agg_mode",
+                "value_",
                 &config.value_loss_agg_mode,
-                None,
+                config.value_loss_scale_factor,
             )?,
             terms: terms.build()?,
             kl_in_reward: kl_reward.build()?,
@@ -135,11 +172,7 @@ impl Default for Ppo {
                 lam: 1.0,
                 whiten: true,
             },
-            loss: ClippedLoss {
-                low: 0.2,
-                high: 0.2,
-                c: 3.0,
-            },
+            loss: ClippedLoss::default(),
             value_loss: ClippedValueLoss { range: 0.5 },
             value_aggregation: LossAggregation::TokenMean,
             terms: PolicyTerms {

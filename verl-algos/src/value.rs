@@ -3,6 +3,10 @@
 //! ```text
 //! L = max((v - R)^2, (clip(v, v_old - c, v_old + c) - R)^2) / 2
 //! ```
+//!
+//! # Metrics
+//! Means over the policy's tokens: `critic/vf_clipfrac`, 1 where the clipped
+//! term is the larger, and `critic/vpred_mean`, the value.
 
 use verl_core::Result;
 use verl_core::algorithm::{LossOutput, ValueInput, ValueLoss};
@@ -26,7 +30,12 @@ impl ValueLoss for ClippedValueLoss {
         let old = input.column_n(Column::Values, NAME)?;
         let returns = input.column_n(Column::Returns, NAME)?;
         let values = input.values_n.clone();
-        let near = old.clone() + (values.clone() - old).clamp(-self.range, self.range);
+        // Not `old + clamp(v - old)`, which rounds values that nothing clips.
+        let lowest = old.clone().sub_scalar(self.range);
+        let near = values
+            .clone()
+            .max_pair(lowest)
+            .min_pair(old.add_scalar(self.range));
         let plain = (values.clone() - returns.clone()).square();
         let clipped = (near - returns).square();
         let share = clipped

@@ -62,6 +62,23 @@ pub struct SettingsReader {
 }
 
 impl SettingsReader {
+    /// Lets the option `name` go by another name as well.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when both names are given.
+    pub fn alias(mut self, other: &str, name: &str) -> Result<Self> {
+        if let Some(value) = self.left.remove(other) {
+            if self.left.contains_key(name) {
+                return Err(Error::config(
+                    format!("{}.{other}", self.section),
+                    format!("is another name of `{name}`, which is given too; drop one of the two"),
+                ));
+            }
+            self.left.insert(name.to_string(), value);
+        }
+        Ok(self)
+    }
+
     /// Takes the options that the struct `C` has; the others keep the value
     /// they have in `defaults`.
     ///

@@ -24,11 +24,16 @@ impl Denominators {
 }
 
 /// Aggregation of per-token losses. Names are verl's `loss_agg_mode`.
+///
+/// Sequences without a policy token are not counted. A batch without any has
+/// aggregate 0 (verl: NaN).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossAggregation {
     /// Sum over tokens / number of tokens (DAPO).
     TokenMean,
+    /// Sum over tokens: the step grows with the batch.
+    TokenSum,
     /// Mean over sequences of the sum over tokens.
     SeqMeanTokenSum,
     /// Mean over sequences of the mean over tokens (GRPO).
@@ -52,6 +57,7 @@ impl LossAggregation {
     ///     mode.token_weights(&[4, 1], &sizes).iter().zip(losses).map(|(w, l)| w * l).sum()
     /// };
     /// assert_eq!(agg(TokenMean), 2.0);
+    /// assert_eq!(agg(TokenSum), 10.0);
     /// assert_eq!(agg(SeqMeanTokenMean), 3.5);
     /// assert_eq!(agg(SeqMeanTokenSum), 5.0);
     /// assert_eq!(agg(SeqMeanTokenSumNorm(8.0)), 0.625);
@@ -60,6 +66,7 @@ impl LossAggregation {
         let sequences = sizes.sequences.max(1) as f32;
         let weight = |length: usize| match self {
             LossAggregation::TokenMean => 1.0 / sizes.tokens.max(1) as f32,
+            LossAggregation::TokenSum => 1.0,
             LossAggregation::SeqMeanTokenSum => 1.0 / sequences,
             LossAggregation::SeqMeanTokenMean => 1.0 / (sequences * length as f32),
             LossAggregation::SeqMeanTokenSumNorm(norm) => 1.0 / (sequences * norm),

@@ -11,12 +11,23 @@ use serde::{Deserialize, Serialize};
 /// ```
 ///
 /// `...+` variants are straight-through: the value of the named estimator
-/// with the gradient of k2, which is the unbiased gradient of the KL.
+/// with the gradient of k2, which is the unbiased gradient of the KL. (k2 has
+/// that gradient anyway, so `k2+` is `k2`.)
 ///
 /// `k3` continues its exponential along the tangent above `-d = 10`, so value
 /// and gradient stay finite in every float type and keep pulling the policy
 /// back. `low_var_kl` is verl's form: `d` is cut to 20 and the value to 10,
-/// beyond which its gradient is 0.
+/// so that its gradient is 0 once `-d` exceeds 2.6, where it should pull most.
+/// (In verl, `k3` is a second name of that form.)
+///
+/// # Example
+/// ```
+/// use verl_core::math::KlEstimator;
+/// assert_eq!(KlEstimator::K1.value(-1.0, -2.0), 1.0);
+/// assert_eq!(KlEstimator::K2.value(-1.0, -2.0), 0.5);
+/// assert!((KlEstimator::K3.value(-1.0, -2.0) - 0.36787945).abs() < 1e-6);
+/// assert_eq!(KlEstimator::LowVarKl.value(-101.0, -1.0), 10.0);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KlEstimator {
     /// `d`.
@@ -26,7 +37,7 @@ pub enum KlEstimator {
     #[serde(rename = "abs")]
     Abs,
     /// `d^2 / 2`.
-    #[serde(rename = "k2", alias = "mse")]
+    #[serde(rename = "k2", alias = "mse", alias = "k2+", alias = "mse+")]
     K2,
     /// `exp(-d) - 1 + d`.
     #[serde(rename = "k3")]
