@@ -9,6 +9,8 @@ mod common;
 mod gae;
 pub mod grpo;
 pub mod ppo;
+#[cfg(test)]
+mod tests;
 mod value;
 
 pub use clip::{ClipConfig, ClippedLoss};

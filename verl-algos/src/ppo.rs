@@ -140,7 +140,7 @@ impl Ppo {
         if config.cliprange_value.is_nan() || config.cliprange_value <= 0.0 {
             return Err(Error::config(
                 "algorithm.cliprange_value",
-                "must be positive",
+                format!("{} must be positive", config.cliprange_value),
             ));
         }
         Ok(Ppo {

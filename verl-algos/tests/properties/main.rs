@@ -1,0 +1,5 @@
+//! What must hold for any batch, whatever its numbers.
+
+mod advantages;
+mod losses;
+mod sample;
