@@ -1,6 +1,8 @@
 //! What runs it: model architectures, weights, the training engine, the
 //! native generator, tokenizers and chat templates, on any `burn` device.
 
+pub use burn;
+
 pub mod engine;
 pub mod generate;
 pub mod model;

@@ -4,19 +4,42 @@ use super::safetensors::Shards;
 use crate::model::{Model, ModelConfig, ParamMut};
 use burn::tensor::{Device, Tensor};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use verl_core::rollout::WeightTensor;
 use verl_core::{Error, Result};
 
-/// Loads a Hugging Face model folder onto a device, as f32.
+/// Loads a Hugging Face model folder onto a device, as f32: safetensors, single
+/// or sharded, or else the one GGUF file beside its `config.json`.
 ///
 /// # Errors
 /// When the configuration is not supported, or when tensors are missing,
 /// misshapen, truncated or not used: one error lists every name.
 pub fn load_model(dir: &Path, device: &Device) -> Result<Model> {
     let config = Arc::new(ModelConfig::from_dir(dir)?);
-    load_weights(config, dir, device)
+    match gguf_file(dir)? {
+        Some(path) => super::gguf::load(config, &path, device),
+        None => load_weights(config, dir, device),
+    }
+}
+
+/// The GGUF file of a folder without safetensors.
+fn gguf_file(dir: &Path) -> Result<Option<PathBuf>> {
+    let names = ["model.safetensors", "model.safetensors.index.json"];
+    if names.iter().any(|name| dir.join(name).exists()) {
+        return Ok(None);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(Error::io(dir))? {
+        let path = entry.map_err(Error::io(dir))?.path();
+        if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf")) {
+            files.push(path);
+        }
+    }
+    match files.len() {
+        0 | 1 => Ok(files.pop()),
+        _ => Err(Error::malformed(dir, "holds several GGUF files; keep one")),
+    }
 }
 
 /// Loads the weights in `dir` into a model of the given configuration.

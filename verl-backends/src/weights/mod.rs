@@ -1,5 +1,7 @@
 //! Weights on disk: Hugging Face folders with safetensors, and GGUF files.
 
+mod dequant;
+mod gguf;
 mod load;
 mod safetensors;
 mod save;

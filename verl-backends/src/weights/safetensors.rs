@@ -157,8 +157,9 @@ fn parse<'a>(path: &Path, map: &'a Mmap) -> Result<SafeTensors<'a>> {
         .map_err(|e| Error::malformed(path, format!("not a whole safetensors file: {e}")))
 }
 
+/// Maps a file for reading.
 #[allow(unsafe_code)]
-fn map_file(path: &Path) -> Result<Mmap> {
+pub(super) fn map_file(path: &Path) -> Result<Mmap> {
     let file = File::open(path).map_err(Error::io(path))?;
     // SAFETY: the map is read-only; a file that another process cuts short
     // while it is mapped is outside what a reader can guard against.

@@ -2,5 +2,6 @@
 
 mod forward;
 mod generate;
+mod gguf;
 mod golden;
 mod learn;

@@ -96,9 +96,19 @@ impl Trainer {
         self.stop.clone()
     }
 
+    /// Adds a tracker.
+    pub fn add_tracker(&mut self, tracker: Box<dyn Tracker>) {
+        self.parts.trackers.push(tracker);
+    }
+
     /// Steps done so far.
     pub fn step(&self) -> u64 {
         self.step
+    }
+
+    /// Answer tokens sampled for training so far.
+    pub fn tokens_generated(&self) -> u64 {
+        self.totals.tokens_generated
     }
 
     /// The policy as it stands.

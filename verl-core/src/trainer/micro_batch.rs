@@ -2,14 +2,18 @@
 
 use crate::types::Trajectory;
 
-/// Splits trajectories into micro-batches of at most `budget` tokens; a longer
-/// trajectory stands alone.
+/// Splits trajectories into micro-batches of at most `budget` tokens and `most`
+/// trajectories; one over the budget stands alone.
 ///
 /// Answers to one prompt stay neighbours, longest first: an engine that
 /// encodes a shared prompt once does so, and answers of similar length meet.
 /// A prompt is counted once per micro-batch. Trajectories without a policy
 /// token have no gradient and are left out.
-pub fn micro_batches<'a>(trajectories: &[&'a Trajectory], budget: usize) -> Vec<Vec<&'a Trajectory>> {
+pub fn micro_batches<'a>(
+    trajectories: &[&'a Trajectory],
+    budget: usize,
+    most: Option<usize>,
+) -> Vec<Vec<&'a Trajectory>> {
     let mut order: Vec<&Trajectory> = trajectories.iter().copied().filter(|t| t.policy_tokens() > 0).collect();
     order.sort_by_key(|t| (t.group(), std::cmp::Reverse(t.response().len()), t.sample()));
     let mut batches: Vec<Vec<&Trajectory>> = Vec::new();
@@ -17,7 +21,7 @@ pub fn micro_batches<'a>(trajectories: &[&'a Trajectory], budget: usize) -> Vec<
     for t in order {
         let shares = batches.last().and_then(|b| b.last()).is_some_and(|last| last.prompt() == t.prompt());
         let cost = t.response().len() + if shares { 0 } else { t.prompt().len() };
-        match batches.last_mut().filter(|_| tokens + cost <= budget) {
+        match batches.last_mut().filter(|b| tokens + cost <= budget && b.len() < most.unwrap_or(usize::MAX)) {
             Some(batch) => {
                 batch.push(t);
                 tokens += cost;
@@ -57,15 +61,16 @@ mod tests {
     fn shared_prompts_are_counted_once() {
         let all: Vec<Trajectory> = [3, 5, 4].into_iter().enumerate().map(|(i, n)| trajectory(0, i, 10, n)).collect();
         let refs: Vec<&Trajectory> = all.iter().collect();
-        assert_eq!(lengths(&micro_batches(&refs, 22)), [vec![5, 4, 3]]);
-        assert_eq!(lengths(&micro_batches(&refs, 21)), [vec![5, 4], vec![3]]);
+        assert_eq!(lengths(&micro_batches(&refs, 22, None)), [vec![5, 4, 3]]);
+        assert_eq!(lengths(&micro_batches(&refs, 21, None)), [vec![5, 4], vec![3]]);
+        assert_eq!(lengths(&micro_batches(&refs, 22, Some(2))), [vec![5, 4], vec![3]]);
     }
 
     #[test]
     fn nothing_is_lost_but_empty_answers() {
         let all: Vec<Trajectory> = (0..20).map(|i| trajectory(i / 4, (i % 4) as usize, 3, (i % 7) as usize)).collect();
         let refs: Vec<&Trajectory> = all.iter().collect();
-        let kept: usize = micro_batches(&refs, 9).iter().map(Vec::len).sum();
+        let kept: usize = micro_batches(&refs, 9, None).iter().map(Vec::len).sum();
         assert_eq!(kept, refs.iter().filter(|t| !t.response().is_empty()).count());
     }
 
@@ -73,6 +78,6 @@ mod tests {
     fn a_trajectory_over_the_budget_stands_alone() {
         let all = [trajectory(0, 0, 5, 50), trajectory(0, 1, 5, 2)];
         let refs: Vec<&Trajectory> = all.iter().collect();
-        assert_eq!(lengths(&micro_batches(&refs, 10)), [vec![50], vec![2]]);
+        assert_eq!(lengths(&micro_batches(&refs, 10, None)), [vec![50], vec![2]]);
     }
 }

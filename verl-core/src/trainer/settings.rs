@@ -23,6 +23,9 @@ pub struct TrainSettings {
     pub mini_batch_prompts: Option<usize>,
     /// Most tokens (prompts included) in one forward-backward pass.
     pub micro_batch_tokens: usize,
+    /// Most answers in one forward-backward pass; `None` leaves it to the
+    /// token budget.
+    pub micro_batch_samples: Option<usize>,
     /// Passes over each step's answers.
     pub epochs: usize,
     /// The critic's passes over each step's answers.
@@ -87,6 +90,7 @@ impl Default for TrainSettings {
             samples_per_prompt: 8,
             mini_batch_prompts: None,
             micro_batch_tokens: 16384,
+            micro_batch_samples: None,
             epochs: 1,
             critic_epochs: 1,
             critic_warmup: 0,
@@ -120,6 +124,7 @@ impl TrainSettings {
             ("prompts_per_step", self.prompts_per_step),
             ("samples_per_prompt", self.samples_per_prompt),
             ("micro_batch_tokens", self.micro_batch_tokens),
+            ("micro_batch_samples", self.micro_batch_samples.unwrap_or(1)),
             ("epochs", self.epochs),
             ("critic_epochs", self.critic_epochs),
             ("reward_workers", self.reward_workers),

@@ -46,7 +46,7 @@ impl Trainer {
                     temperature: settings.sampling.temperature,
                 };
                 let mut sums = Sums::default();
-                for micro in micro_batches(&trajectories, settings.micro_batch_tokens) {
+                for micro in micro_batches(&trajectories, settings.micro_batch_tokens, settings.micro_batch_samples) {
                     sums.add(policy.forward_backward(&micro, &objective)?);
                 }
                 let report = sums.finish("actor", &mut **policy, averages)?;
@@ -68,7 +68,7 @@ impl Trainer {
                 let denominators = Denominators::count(trajectories.iter().map(|t| t.policy_tokens()));
                 let objective = ValueObjective { loss, aggregation, denominators };
                 let mut sums = Sums::default();
-                for micro in micro_batches(&trajectories, settings.micro_batch_tokens) {
+                for micro in micro_batches(&trajectories, settings.micro_batch_tokens, settings.micro_batch_samples) {
                     sums.add(critic.forward_backward(&micro, &objective)?);
                 }
                 let report = sums.finish("critic", &mut **critic, averages)?;

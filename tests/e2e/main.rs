@@ -1,0 +1,5 @@
+//! Whole runs of a tiny model.
+
+mod parts;
+mod resume;
+mod runs;

@@ -1,0 +1,97 @@
+//! A trainer small enough to run many times.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use verl::backends::burn::tensor::Device;
+use verl::backends::engine::{CausalPolicy, EngineOptions, Schedule, ValueCritic};
+use verl::backends::generate::{GeneratorOptions, NativeGenerator};
+use verl::backends::model::{Model, ModelConfig};
+use verl::backends::optim::{AdamW, AdamWConfig};
+use verl::backends::text::HfTokenizer;
+use verl::core::registry::Settings;
+use verl::core::rollout::SamplingParams;
+use verl::core::text::{ChatOptions, Message, Tokenizer};
+use verl::core::trainer::{CheckpointSettings, EvalSettings, Prompt};
+use verl::{Critic, Parts, RewardFn, TrainSettings, reward_fn};
+
+pub(crate) fn model_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/quickstart/model")
+}
+
+/// What a test varies.
+pub(crate) struct Setup {
+    pub(crate) algorithm: &'static str,
+    pub(crate) options: serde_json::Value,
+    pub(crate) lr: f64,
+    pub(crate) reward: Arc<dyn RewardFn>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        // Rewards short answers: something a random model can learn.
+        let reward = reward_fn("short", |input| -(input.response.len() as f32) / 4.0);
+        Setup { algorithm: "grpo", options: serde_json::json!({}), lr: 1e-3, reward: Arc::new(reward) }
+    }
+}
+
+impl Setup {
+    pub(crate) fn parts(&self) -> Parts {
+        let config = Arc::new(ModelConfig::from_dir(&model_dir()).unwrap());
+        let model = Model::random(config, 3, &Device::flex());
+        let tokenizer = Arc::new(HfTokenizer::from_dir(&model_dir()).unwrap());
+        let settings = Settings(self.options.as_object().unwrap().clone());
+        let algorithm = verl::algos::builtin().build(self.algorithm, &settings).unwrap();
+        let adam = || Box::new(AdamW::new(AdamWConfig { weight_decay: 0.0, ..Default::default() }));
+        let engine = || EngineOptions { schedule: Schedule::constant(self.lr), ..Default::default() };
+        let critic = algorithm.requirements().critic.then(|| {
+            Box::new(ValueCritic::new(model.clone(), adam(), engine()).unwrap()) as Box<dyn Critic>
+        });
+        let generator = GeneratorOptions {
+            vocab: Some(tokenizer.vocab_size()),
+            stop_ids: tokenizer.stop_ids().to_vec(),
+            ..Default::default()
+        };
+        let prompts = |range: std::ops::Range<u32>| range.map(|i| prompt(&format!("{i}+{}=", i + 1), &tokenizer)).collect();
+        Parts {
+            engine: Box::new(NativeGenerator::new(model.clone(), generator).unwrap()),
+            policy: Box::new(CausalPolicy::new(model, adam(), engine()).unwrap()),
+            critic,
+            algorithm,
+            reward: self.reward.clone(),
+            prompts: prompts(0..10),
+            eval_prompts: prompts(20..24),
+            trackers: Vec::new(),
+            tokenizer,
+        }
+    }
+}
+
+fn prompt(text: &str, tokenizer: &HfTokenizer) -> Prompt {
+    let ids = tokenizer.encode_chat(&[Message::new("user", text)], &ChatOptions::default()).unwrap();
+    Prompt { ids: ids.into(), text: text.into(), answer: None, row: Arc::default() }
+}
+
+pub(crate) fn settings(steps: u64, checkpoints: Option<&Path>) -> TrainSettings {
+    TrainSettings {
+        total_steps: steps,
+        prompts_per_step: 4,
+        samples_per_prompt: 4,
+        mini_batch_prompts: Some(2),
+        sampling: SamplingParams { max_tokens: 5, ..Default::default() },
+        eval: EvalSettings { every: 0, before: false, sampling: SamplingParams::greedy(5), ..Default::default() },
+        checkpoints: checkpoints.map(|dir| CheckpointSettings { dir: dir.to_path_buf(), every: 1, keep: None }),
+        ..Default::default()
+    }
+}
+
+/// All weights, bit for bit.
+pub(crate) fn weights(policy: &dyn verl::Policy) -> Vec<(String, Vec<u32>)> {
+    use verl::core::rollout::WeightTensor::{Matrix, Vector};
+    let bits = |tensor| -> Vec<u32> {
+        match tensor {
+            Vector(t) => t.into_data().iter::<f32>().map(f32::to_bits).collect(),
+            Matrix(t) => t.into_data().iter::<f32>().map(f32::to_bits).collect(),
+        }
+    };
+    policy.weights().tensors.into_iter().map(|(name, tensor)| (name, bits(tensor))).collect()
+}
