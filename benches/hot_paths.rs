@@ -32,19 +32,30 @@ fn model() -> Model {
         "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 8192,
         "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "tie_word_embeddings": true,
     });
-    let config = ModelConfig::from_json(json.as_object().cloned().unwrap_or_default(), Path::new("bench"));
-    Model::random(Arc::new(config.expect("a valid configuration")), 1, &Device::flex())
+    let config = ModelConfig::from_json(
+        json.as_object().cloned().unwrap_or_default(),
+        Path::new("bench"),
+    );
+    Model::random(
+        Arc::new(config.expect("a valid configuration")),
+        1,
+        &Device::flex(),
+    )
 }
 
 fn batch(groups: u64, samples: usize, prompt: usize, answer: usize) -> Batch {
     let group = |g: u64| {
-        let prompt: Arc<[u32]> = (0..prompt as u32).map(|i| i * 7 % 8000 + g as u32).collect();
+        let prompt: Arc<[u32]> = (0..prompt as u32)
+            .map(|i| i * 7 % 8000 + g as u32)
+            .collect();
         let member = |sample: usize| {
             let mut t = Trajectory::new(TrajectoryParts {
                 group: GroupId(g),
                 sample,
                 prompt: prompt.clone(),
-                response: (0..answer as u32).map(|i| i * 13 % 8000 + sample as u32).collect(),
+                response: (0..answer as u32)
+                    .map(|i| i * 13 % 8000 + sample as u32)
+                    .collect(),
                 response_mask: vec![true; answer],
                 finish: FinishReason::Stop,
                 weight_version: 0,
@@ -52,7 +63,8 @@ fn batch(groups: u64, samples: usize, prompt: usize, answer: usize) -> Batch {
             .expect("a valid trajectory");
             t.set_score((sample % 2) as f32).expect("finite");
             for column in [Column::OldLogProbs, Column::Values, Column::Advantages] {
-                t.set(column, vec![0.1 * sample as f32 - 1.0; answer]).expect("aligned");
+                t.set(column, vec![0.1 * sample as f32 - 1.0; answer])
+                    .expect("aligned");
             }
             t
         };
@@ -64,9 +76,11 @@ fn batch(groups: u64, samples: usize, prompt: usize, answer: usize) -> Batch {
 fn training(c: &mut Criterion) {
     let batch = batch(GROUPS, SAMPLES, PROMPT, ANSWER);
     let trajectories: Vec<&Trajectory> = batch.trajectories().collect();
-    let sequences: Vec<SequenceRef<'_>> = trajectories.iter().map(|t| SequenceRef::from(*t)).collect();
+    let sequences: Vec<SequenceRef<'_>> =
+        trajectories.iter().map(|t| SequenceRef::from(*t)).collect();
     let adam = Box::new(AdamW::new(AdamWConfig::default()));
-    let mut policy = CausalPolicy::new(model(), adam, EngineOptions::default()).expect("a causal model");
+    let mut policy =
+        CausalPolicy::new(model(), adam, EngineOptions::default()).expect("a causal model");
     let grpo = verl::algos::Grpo::default();
     let objective = Objective {
         loss: grpo.policy_loss(),
@@ -77,16 +91,28 @@ fn training(c: &mut Criterion) {
         temperature: 1.0,
     };
     let mut group = c.benchmark_group("training");
-    group.sample_size(10).throughput(Throughput::Elements(trajectories.iter().map(|t| t.total_tokens() as u64).sum()));
+    group.sample_size(10).throughput(Throughput::Elements(
+        trajectories.iter().map(|t| t.total_tokens() as u64).sum(),
+    ));
     group.bench_function("log_probs", |b| {
-        b.iter(|| policy.log_probs(black_box(&sequences), ScoreOptions::default()).expect("scores"));
+        b.iter(|| {
+            policy
+                .log_probs(black_box(&sequences), ScoreOptions::default())
+                .expect("scores")
+        });
     });
     group.bench_function("forward_backward", |b| {
-        b.iter(|| policy.forward_backward(black_box(&trajectories), &objective).expect("a gradient"));
+        b.iter(|| {
+            policy
+                .forward_backward(black_box(&trajectories), &objective)
+                .expect("a gradient")
+        });
     });
     group.bench_function("forward_backward_and_adamw", |b| {
         b.iter(|| {
-            policy.forward_backward(black_box(&trajectories), &objective).expect("a gradient");
+            policy
+                .forward_backward(black_box(&trajectories), &objective)
+                .expect("a gradient");
             policy.optimizer_step().expect("an update")
         });
     });
@@ -94,8 +120,12 @@ fn training(c: &mut Criterion) {
 }
 
 fn generation(c: &mut Criterion) {
-    let mut engine = NativeGenerator::new(model(), GeneratorOptions::default()).expect("a causal model");
-    let params = Arc::new(SamplingParams { max_tokens: ANSWER, ..Default::default() });
+    let mut engine =
+        NativeGenerator::new(model(), GeneratorOptions::default()).expect("a causal model");
+    let params = Arc::new(SamplingParams {
+        max_tokens: ANSWER,
+        ..Default::default()
+    });
     let mut group = c.benchmark_group("generation");
     for rows in [1usize, 8, 32] {
         let prompt: Arc<[u32]> = (0..PROMPT as u32).collect();
@@ -106,9 +136,15 @@ fn generation(c: &mut Criterion) {
             seed: sample as u64,
             params: params.clone(),
         };
-        group.sample_size(10).throughput(Throughput::Elements((rows * ANSWER) as u64));
+        group
+            .sample_size(10)
+            .throughput(Throughput::Elements((rows * ANSWER) as u64));
         group.bench_function(format!("{rows} rows"), |b| {
-            b.iter(|| engine.generate((0..rows).map(request).collect(), &mut |_| Ok(())).expect("answers"));
+            b.iter(|| {
+                engine
+                    .generate((0..rows).map(request).collect(), &mut |_| Ok(()))
+                    .expect("answers")
+            });
         });
     }
     group.finish();
@@ -116,15 +152,31 @@ fn generation(c: &mut Criterion) {
 
 fn sampler(c: &mut Criterion) {
     use rand::SeedableRng;
-    let logits: Vec<f32> = (0..49152u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 20) as f32 / 400.0).collect();
+    let logits: Vec<f32> = (0..49152u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 20) as f32 / 400.0)
+        .collect();
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
     for (name, params) in [
         ("plain", SamplingParams::default()),
-        ("top_p", SamplingParams { top_p: 0.9, ..Default::default() }),
-        ("top_k", SamplingParams { top_k: 50, ..Default::default() }),
+        (
+            "top_p",
+            SamplingParams {
+                top_p: 0.9,
+                ..Default::default()
+            },
+        ),
+        (
+            "top_k",
+            SamplingParams {
+                top_k: 50,
+                ..Default::default()
+            },
+        ),
     ] {
         let sampler = Sampler::from(&params);
-        c.bench_function(&format!("sampler/{name}"), |b| b.iter(|| sampler.draw(black_box(&logits), &mut rng)));
+        c.bench_function(&format!("sampler/{name}"), |b| {
+            b.iter(|| sampler.draw(black_box(&logits), &mut rng))
+        });
     }
 }
 
@@ -132,10 +184,18 @@ fn advantages(c: &mut Criterion) {
     let batch = batch(128, 8, 1, 4096);
     let mut group = c.benchmark_group("advantages of 1024 x 4096 tokens");
     group.sample_size(10);
-    let estimators: [Box<dyn AdvantageEstimator>; 2] =
-        [Box::new(GroupRelative(GrpoConfig::default())), Box::new(Gae { gamma: 1.0, lam: 0.95, whiten: true })];
+    let estimators: [Box<dyn AdvantageEstimator>; 2] = [
+        Box::new(GroupRelative(GrpoConfig::default())),
+        Box::new(Gae {
+            gamma: 1.0,
+            lam: 0.95,
+            whiten: true,
+        }),
+    ];
     for estimator in estimators {
-        group.bench_function(estimator.name(), |b| b.iter(|| estimator.estimate(black_box(&batch)).expect("advantages")));
+        group.bench_function(estimator.name(), |b| {
+            b.iter(|| estimator.estimate(black_box(&batch)).expect("advantages"))
+        });
     }
     group.finish();
 }

@@ -32,12 +32,19 @@ struct Args {
 }
 
 fn main() -> verl::Result<()> {
-    tracing_subscriber::fmt().with_target(false).without_time().init();
+    tracing_subscriber::fmt()
+        .with_target(false)
+        .without_time()
+        .init();
     let args = Args::parse();
     let mut builder = RunBuilder::default();
     builder.rewards.register("right_or_close", |_options| {
         Ok(Box::new(reward_fn("right_or_close", |input| {
-            let digits = input.row.get("digits").and_then(|d| d.as_u64()).ok_or("the row has no field `digits`")?;
+            let digits = input
+                .row
+                .get("digits")
+                .and_then(|d| d.as_u64())
+                .ok_or("the row has no field `digits`")?;
             let response = input.response.trim();
             Ok::<f32, &str>(match Some(response) == input.answer {
                 true => 1.0,
@@ -48,7 +55,10 @@ fn main() -> verl::Result<()> {
     })?;
     let mut run = builder.build(config(&args)?)?;
     let summary = run.fit()?.summary;
-    println!("mean reward: {:.2?} before, {:.2?} after", summary.accuracy_before, summary.accuracy_after);
+    println!(
+        "mean reward: {:.2?} before, {:.2?} after",
+        summary.accuracy_before, summary.accuracy_after
+    );
     Ok(())
 }
 

@@ -82,13 +82,20 @@ fn main() -> verl::Result<()> {
         Ok(())
     })?;
     answers.sort_by_key(|a| (a.group, a.sample));
-    answers.iter().try_for_each(|answer| print(answer, &tokenizer, args.json))
+    answers
+        .iter()
+        .try_for_each(|answer| print(answer, &tokenizer, args.json))
 }
 
 fn requests(args: &Args, tokenizer: &HfTokenizer) -> verl::Result<Vec<RolloutRequest>> {
     let conversations: Vec<Vec<Message>> = match (&args.prompt, &args.prompts) {
         (Some(prompt), _) => vec![vec![Message::new("user", prompt)]],
-        (None, Some(file)) => PromptFormat::default().read(&[file], false)?.rows.into_iter().map(|r| r.messages).collect(),
+        (None, Some(file)) => PromptFormat::default()
+            .read(&[file], false)?
+            .rows
+            .into_iter()
+            .map(|r| r.messages)
+            .collect(),
         (None, None) => Vec::new(),
     };
     let params = Arc::new(SamplingParams {
@@ -103,7 +110,13 @@ fn requests(args: &Args, tokenizer: &HfTokenizer) -> verl::Result<Vec<RolloutReq
     let mut requests = Vec::new();
     for (group, messages) in conversations.iter().enumerate() {
         let ids = match args.raw {
-            true => tokenizer.encode(&messages.iter().map(|m| m.content.as_str()).collect::<Vec<_>>().join("\n"))?,
+            true => tokenizer.encode(
+                &messages
+                    .iter()
+                    .map(|m| m.content.as_str())
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            )?,
             false => tokenizer.encode_chat(messages, &ChatOptions::default())?,
         };
         let prompt: Arc<[u32]> = ids.into();

@@ -39,17 +39,40 @@ struct Input {
 fn main() -> Result<()> {
     let args = Args::parse();
     let text = std::fs::read_to_string(&args.input).map_err(Error::io(&args.input))?;
-    let input: Input =
-        serde_json::from_str(&text).map_err(|e| Error::malformed_at(&args.input, e.line(), e.to_string()))?;
+    let input: Input = serde_json::from_str(&text)
+        .map_err(|e| Error::malformed_at(&args.input, e.line(), e.to_string()))?;
     let model = load_model(&args.model, &Device::flex())?;
-    let policy = CausalPolicy::new(model, Box::new(AdamW::new(AdamWConfig::default())), EngineOptions::default())?;
+    let policy = CausalPolicy::new(
+        model,
+        Box::new(AdamW::new(AdamWConfig::default())),
+        EngineOptions::default(),
+    )?;
     if let Some(i) = input.sequences.iter().position(Vec::is_empty) {
-        return Err(Error::malformed(&args.input, format!("sequence {i} is empty")));
+        return Err(Error::malformed(
+            &args.input,
+            format!("sequence {i} is empty"),
+        ));
     }
-    let sequences: Vec<SequenceRef<'_>> =
-        input.sequences.iter().map(|s| SequenceRef { prompt: &s[..1], response: &s[1..] }).collect();
-    let scores = policy.log_probs(&sequences, ScoreOptions { temperature: args.temperature, entropy: true })?;
-    let (log_probs, entropies): (Vec<_>, Vec<_>) = scores.into_iter().map(|s| (s.log_probs, s.entropy)).unzip();
-    println!("{}", serde_json::json!({ "log_probs": log_probs, "entropies": entropies }));
+    let sequences: Vec<SequenceRef<'_>> = input
+        .sequences
+        .iter()
+        .map(|s| SequenceRef {
+            prompt: &s[..1],
+            response: &s[1..],
+        })
+        .collect();
+    let scores = policy.log_probs(
+        &sequences,
+        ScoreOptions {
+            temperature: args.temperature,
+            entropy: true,
+        },
+    )?;
+    let (log_probs, entropies): (Vec<_>, Vec<_>) =
+        scores.into_iter().map(|s| (s.log_probs, s.entropy)).unzip();
+    println!(
+        "{}",
+        serde_json::json!({ "log_probs": log_probs, "entropies": entropies })
+    );
     Ok(())
 }

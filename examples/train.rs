@@ -39,7 +39,10 @@ fn main() -> std::process::ExitCode {
 
 fn run(args: &Args) -> verl::Result<()> {
     if args.print_config {
-        print!("{}", RunConfig::from_file(&args.config, &args.overrides)?.to_yaml()?);
+        print!(
+            "{}",
+            RunConfig::from_file(&args.config, &args.overrides)?.to_yaml()?
+        );
         return Ok(());
     }
     let mut run = Run::from_yaml(&args.config, &args.overrides)?;
@@ -48,8 +51,12 @@ fn run(args: &Args) -> verl::Result<()> {
         println!("going on after step {step}");
     }
     let stop = run.stop_handle();
-    ctrlc::set_handler(move || stop.stop()).map_err(|e| Error::invalid(format!("Ctrl-C cannot be handled: {e}")))?;
+    ctrlc::set_handler(move || stop.stop())
+        .map_err(|e| Error::invalid(format!("Ctrl-C cannot be handled: {e}")))?;
     let summary = run.fit()?.summary;
-    println!("{}", serde_json::to_string_pretty(&summary).unwrap_or_default());
+    println!(
+        "{}",
+        serde_json::to_string_pretty(&summary).unwrap_or_default()
+    );
     Ok(())
 }

@@ -30,13 +30,19 @@ pub fn device(config: &DeviceConfig) -> Result<Device> {
         #[allow(unreachable_patterns)]
         other => {
             let feature = format!("{other:?}").to_lowercase();
-            let message = format!("this build has no support for it; build with `--features {feature}`");
+            let message =
+                format!("this build has no support for it; build with `--features {feature}`");
             Err(Error::config("device.kind", message))
         }
     }
 }
 
-#[cfg(any(feature = "wgpu", feature = "vulkan", feature = "metal", feature = "webgpu"))]
+#[cfg(any(
+    feature = "wgpu",
+    feature = "vulkan",
+    feature = "metal",
+    feature = "webgpu"
+))]
 fn gpu(index: usize) -> verl_backends::burn::tensor::DeviceKind {
     match index {
         0 => verl_backends::burn::tensor::DeviceKind::DefaultDevice,

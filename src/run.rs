@@ -82,7 +82,10 @@ pub struct RunBuilder {
 
 impl Default for RunBuilder {
     fn default() -> Self {
-        RunBuilder { algorithms: verl_algos::builtin(), rewards: verl_core::reward::registry() }
+        RunBuilder {
+            algorithms: verl_algos::builtin(),
+            rewards: verl_core::reward::registry(),
+        }
     }
 }
 
@@ -103,7 +106,11 @@ impl RunBuilder {
         let prompts = prompts(&config, &config.data.train_files, &*tokenizer)?;
         let eval_prompts = eval_prompts(&config, &*tokenizer)?;
         let plan = config.plan(prompts.len())?;
-        let mut parts = models(&config, &plan, algorithm, tokenizer, &device)?.with(reward, prompts, eval_prompts);
+        let mut parts = models(&config, &plan, algorithm, tokenizer, &device)?.with(
+            reward,
+            prompts,
+            eval_prompts,
+        );
         save_config(&config)?;
         let settings = settings(&config, &plan);
         // Trackers cut what lies after the step that is resumed, so they are
@@ -116,19 +123,33 @@ impl RunBuilder {
             Resume::Path(path) => Some(trainer.resume_from(path)?),
         };
         trackers.into_iter().for_each(|t| trainer.add_tracker(t));
-        let records = Trackers::open(&config.tracking, &config.output_dir, resumed, plan.total_steps)?;
+        let records = Trackers::open(
+            &config.tracking,
+            &config.output_dir,
+            resumed,
+            plan.total_steps,
+        )?;
         trainer.add_tracker(Box::new(records));
-        Ok(Run { trainer, plan, resumed })
+        Ok(Run {
+            trainer,
+            plan,
+            resumed,
+        })
     }
 
     fn algorithm(&self, config: &RunConfig) -> Result<Box<dyn Algorithm>> {
         let section = &config.algorithm;
-        self.algorithms.build(&section.name, &section.settings).map_err(|e| config.locate(e))
+        self.algorithms
+            .build(&section.name, &section.settings)
+            .map_err(|e| config.locate(e))
     }
 
     fn reward(&self, config: &RunConfig) -> Result<Arc<dyn RewardFn>> {
         let options = Settings(config.reward.options.clone());
-        let reward = self.rewards.build(&config.reward.name, &options).map_err(|e| config.locate(e))?;
+        let reward = self
+            .rewards
+            .build(&config.reward.name, &options)
+            .map_err(|e| config.locate(e))?;
         Ok(Arc::from(reward))
     }
 }
@@ -143,7 +164,12 @@ struct Models {
 }
 
 impl Models {
-    fn with(self, reward: Arc<dyn RewardFn>, prompts: Vec<Prompt>, eval_prompts: Vec<Prompt>) -> Parts {
+    fn with(
+        self,
+        reward: Arc<dyn RewardFn>,
+        prompts: Vec<Prompt>,
+        eval_prompts: Vec<Prompt>,
+    ) -> Parts {
         Parts {
             algorithm: self.algorithm,
             policy: Box::new(self.policy),
@@ -166,7 +192,10 @@ fn models(
     device: &Device,
 ) -> Result<Models> {
     let (critic_path, critic_dtype) = config.critic.resolved_model(&config.actor);
-    for (key, dtype) in [("actor.model.dtype", config.actor.model.dtype), ("critic.model.dtype", critic_dtype)] {
+    for (key, dtype) in [
+        ("actor.model.dtype", config.actor.model.dtype),
+        ("critic.model.dtype", critic_dtype),
+    ] {
         if dtype != Dtype::Float32 {
             let message = "training in 16 bits is not supported; set it to float32";
             return Err(config.locate(Error::config(key, message)));
@@ -176,8 +205,17 @@ fn models(
     let model = load_model(&config.actor.model.path, device)?;
     let critic = match algorithm.requirements().critic {
         true => {
-            let base = if critic_path == config.actor.model.path { model.clone() } else { load_model(critic_path, device)? };
-            let options = engine(&config.critic.optim, plan.total_critic_updates(), config.critic.grad_clip, None);
+            let base = if critic_path == config.actor.model.path {
+                model.clone()
+            } else {
+                load_model(critic_path, device)?
+            };
+            let options = engine(
+                &config.critic.optim,
+                plan.total_critic_updates(),
+                config.critic.grad_clip,
+                None,
+            );
             let critic = ValueCritic::new(base, Box::new(adamw(&config.critic.optim)), options)?;
             Some(Box::new(critic) as Box<dyn Critic>)
         }
@@ -189,7 +227,12 @@ fn models(
         stop_ids: tokenizer.stop_ids().to_vec(),
         tokenizer: Some(tokenizer.clone()),
     };
-    let options = engine(&config.actor.optim, plan.total_updates(), config.actor.grad_clip, vocab);
+    let options = engine(
+        &config.actor.optim,
+        plan.total_updates(),
+        config.actor.grad_clip,
+        vocab,
+    );
     Ok(Models {
         engine: NativeGenerator::new(model.clone(), generator)?,
         policy: CausalPolicy::new(model, Box::new(adamw(&config.actor.optim)), options)?,
@@ -199,7 +242,12 @@ fn models(
     })
 }
 
-fn engine(optim: &OptimConfig, updates: u64, grad_clip: Option<f64>, vocab: Option<usize>) -> EngineOptions {
+fn engine(
+    optim: &OptimConfig,
+    updates: u64,
+    grad_clip: Option<f64>,
+    vocab: Option<usize>,
+) -> EngineOptions {
     let schedule = optim.schedule(updates);
     EngineOptions {
         schedule: Schedule::new(move |update| schedule.lr_at(update)),
@@ -217,7 +265,11 @@ fn adamw(optim: &OptimConfig) -> AdamW {
     })
 }
 
-fn prompts(config: &RunConfig, files: &[std::path::PathBuf], tokenizer: &dyn Tokenizer) -> Result<Vec<Prompt>> {
+fn prompts(
+    config: &RunConfig,
+    files: &[std::path::PathBuf],
+    tokenizer: &dyn Tokenizer,
+) -> Result<Vec<Prompt>> {
     let data = &config.data;
     let format = PromptFormat {
         prompt_key: data.prompt_key.clone(),
@@ -230,10 +282,17 @@ fn prompts(config: &RunConfig, files: &[std::path::PathBuf], tokenizer: &dyn Tok
     for error in &read.skipped {
         tracing::warn!(%error, "row left out");
     }
-    let limit = PromptLimit { max_tokens: data.max_prompt_length, truncation: data.truncation };
+    let limit = PromptLimit {
+        max_tokens: data.max_prompt_length,
+        truncation: data.truncation,
+    };
     let (prompts, report) = limit.prepare(&read.rows, tokenizer, &ChatOptions::default())?;
     if report.cut + report.dropped > 0 {
-        tracing::warn!(cut = report.cut, left_out = report.dropped, "prompts over data.max_prompt_length");
+        tracing::warn!(
+            cut = report.cut,
+            left_out = report.dropped,
+            "prompts over data.max_prompt_length"
+        );
     }
     Ok(prompts)
 }

@@ -55,10 +55,17 @@ struct Args {
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/quickstart/model");
 
 fn main() -> verl::Result<()> {
-    tracing_subscriber::fmt().with_target(false).without_time().init();
+    tracing_subscriber::fmt()
+        .with_target(false)
+        .without_time()
+        .init();
     let args = Args::parse();
     let mut trainer = Trainer::new(parts(&args)?, settings(&args))?;
-    let resumed = if args.resume { trainer.resume_latest()? } else { None };
+    let resumed = if args.resume {
+        trainer.resume_latest()?
+    } else {
+        None
+    };
     let records = Trackers::open(&TrackingConfig::default(), &args.out, resumed, args.steps)?;
     trainer.add_tracker(Box::new(records));
 
@@ -80,7 +87,9 @@ fn parts(args: &Args) -> verl::Result<Parts> {
         ..EngineOptions::default()
     };
     let critic = match algorithm.requirements().critic {
-        true => Some(Box::new(ValueCritic::new(model.clone(), adam(), engine(1e-3))?) as Box<dyn Critic>),
+        true => Some(
+            Box::new(ValueCritic::new(model.clone(), adam(), engine(1e-3))?) as Box<dyn Critic>,
+        ),
         false => None,
     };
     let generator = GeneratorOptions {
@@ -91,7 +100,9 @@ fn parts(args: &Args) -> verl::Result<Parts> {
     };
     let (train, held_out) = task::questions();
     let prompts = |sums: Vec<task::Sum>| -> verl::Result<Vec<_>> {
-        sums.into_iter().map(|s| task::prompt(s, &*tokenizer)).collect()
+        sums.into_iter()
+            .map(|s| task::prompt(s, &*tokenizer))
+            .collect()
     };
     Ok(Parts {
         engine: Box::new(NativeGenerator::new(model.clone(), generator)?),
@@ -114,17 +125,36 @@ fn settings(args: &Args) -> TrainSettings {
         prompts_per_step: 64,
         samples_per_prompt: 8,
         mini_batch_prompts: Some(32),
-        sampling: SamplingParams { max_tokens: 4, ..Default::default() },
-        eval: EvalSettings { every: 10, sampling: SamplingParams::greedy(4), ..Default::default() },
-        checkpoints: Some(CheckpointSettings { dir: args.out.join("checkpoints"), every: 20, keep: Some(2) }),
+        sampling: SamplingParams {
+            max_tokens: 4,
+            ..Default::default()
+        },
+        eval: EvalSettings {
+            every: 10,
+            sampling: SamplingParams::greedy(4),
+            ..Default::default()
+        },
+        checkpoints: Some(CheckpointSettings {
+            dir: args.out.join("checkpoints"),
+            every: 20,
+            keep: Some(2),
+        }),
         ..Default::default()
     }
 }
 
 fn report(fit: &FitReport, out: &Path) {
     let s = &fit.summary;
-    let percent = |accuracy: Option<f64>| accuracy.map_or("?".into(), |a| format!("{:.1} %", 100.0 * a));
-    println!("{} steps of {} in {:.0} s ({})", s.steps, s.algorithm, s.seconds, s.ended);
-    println!("held-out accuracy: {} before, {} after", percent(s.accuracy_before), percent(s.accuracy_after));
+    let percent =
+        |accuracy: Option<f64>| accuracy.map_or("?".into(), |a| format!("{:.1} %", 100.0 * a));
+    println!(
+        "{} steps of {} in {:.0} s ({})",
+        s.steps, s.algorithm, s.seconds, s.ended
+    );
+    println!(
+        "held-out accuracy: {} before, {} after",
+        percent(s.accuracy_before),
+        percent(s.accuracy_after)
+    );
     println!("report: {}", out.join("report.html").display());
 }

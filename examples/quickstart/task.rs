@@ -9,14 +9,14 @@ const LIMIT: u64 = 50;
 
 /// A sum.
 #[derive(Debug, Clone, Copy)]
-pub struct Sum(pub u64, pub u64);
+pub(crate) struct Sum(pub(crate) u64, pub(crate) u64);
 
 impl Sum {
-    pub fn question(self) -> String {
+    pub(crate) fn question(self) -> String {
         format!("{}+{}=", self.0, self.1)
     }
 
-    pub fn answer(self) -> u64 {
+    pub(crate) fn answer(self) -> u64 {
         self.0 + self.1
     }
 
@@ -27,13 +27,13 @@ impl Sum {
 }
 
 /// The questions to train on, and those held out.
-pub fn questions() -> (Vec<Sum>, Vec<Sum>) {
+pub(crate) fn questions() -> (Vec<Sum>, Vec<Sum>) {
     let all = (0..LIMIT).flat_map(|a| (0..LIMIT).map(move |b| Sum(a, b)));
     all.partition(|sum| !sum.held_out())
 }
 
 /// A question as the trainer takes it.
-pub fn prompt(sum: Sum, tokenizer: &dyn Tokenizer) -> verl::Result<Prompt> {
+pub(crate) fn prompt(sum: Sum, tokenizer: &dyn Tokenizer) -> verl::Result<Prompt> {
     let question = sum.question();
     let ids = tokenizer.encode_chat(&[Message::new("user", &question)], &ChatOptions::default())?;
     Ok(Prompt {

@@ -59,7 +59,10 @@ impl PolicyLoss for Likelihood {
     }
 
     fn per_token(&self, input: &LossInput<'_>) -> verl::Result<LossOutput> {
-        Ok(LossOutput { loss_n: input.log_probs_n.clone().neg(), metrics_n: vec![] })
+        Ok(LossOutput {
+            loss_n: input.log_probs_n.clone().neg(),
+            metrics_n: vec![],
+        })
     }
 }
 
@@ -94,9 +97,17 @@ fn untrained(dir: &Path, seed: u64, steps: u64) -> verl::Result<CausalPolicy> {
     let config = Arc::new(ModelConfig::from_dir(dir)?);
     let model = Model::random(config, seed, &Device::flex());
     println!("{} parameters", model.parameter_count());
-    let schedule =
-        LrSchedule { base: 3e-3, kind: ScheduleKind::Cosine, warmup: 50, total: steps, min_ratio: 0.05 };
-    let options = EngineOptions { schedule: Schedule::new(move |u| schedule.lr_at(u)), ..Default::default() };
+    let schedule = LrSchedule {
+        base: 3e-3,
+        kind: ScheduleKind::Cosine,
+        warmup: 50,
+        total: steps,
+        min_ratio: 0.05,
+    };
+    let options = EngineOptions {
+        schedule: Schedule::new(move |u| schedule.lr_at(u)),
+        ..Default::default()
+    };
     CausalPolicy::new(model, Box::new(AdamW::new(AdamWConfig::default())), options)
 }
 

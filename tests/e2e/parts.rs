@@ -30,7 +30,12 @@ impl Default for Setup {
     fn default() -> Self {
         // Rewards short answers: something a random model can learn.
         let reward = reward_fn("short", |input| -(input.response.len() as f32) / 4.0);
-        Setup { algorithm: "grpo", options: serde_json::json!({}), lr: 1e-3, reward: Arc::new(reward) }
+        Setup {
+            algorithm: "grpo",
+            options: serde_json::json!({}),
+            lr: 1e-3,
+            reward: Arc::new(reward),
+        }
     }
 }
 
@@ -40,9 +45,19 @@ impl Setup {
         let model = Model::random(config, 3, &Device::flex());
         let tokenizer = Arc::new(HfTokenizer::from_dir(&model_dir()).unwrap());
         let settings = Settings(self.options.as_object().unwrap().clone());
-        let algorithm = verl::algos::builtin().build(self.algorithm, &settings).unwrap();
-        let adam = || Box::new(AdamW::new(AdamWConfig { weight_decay: 0.0, ..Default::default() }));
-        let engine = || EngineOptions { schedule: Schedule::constant(self.lr), ..Default::default() };
+        let algorithm = verl::algos::builtin()
+            .build(self.algorithm, &settings)
+            .unwrap();
+        let adam = || {
+            Box::new(AdamW::new(AdamWConfig {
+                weight_decay: 0.0,
+                ..Default::default()
+            }))
+        };
+        let engine = || EngineOptions {
+            schedule: Schedule::constant(self.lr),
+            ..Default::default()
+        };
         let critic = algorithm.requirements().critic.then(|| {
             Box::new(ValueCritic::new(model.clone(), adam(), engine()).unwrap()) as Box<dyn Critic>
         });
@@ -51,7 +66,11 @@ impl Setup {
             stop_ids: tokenizer.stop_ids().to_vec(),
             ..Default::default()
         };
-        let prompts = |range: std::ops::Range<u32>| range.map(|i| prompt(&format!("{i}+{}=", i + 1), &tokenizer)).collect();
+        let prompts = |range: std::ops::Range<u32>| {
+            range
+                .map(|i| prompt(&format!("{i}+{}=", i + 1), &tokenizer))
+                .collect()
+        };
         Parts {
             engine: Box::new(NativeGenerator::new(model.clone(), generator).unwrap()),
             policy: Box::new(CausalPolicy::new(model, adam(), engine()).unwrap()),
@@ -67,8 +86,15 @@ impl Setup {
 }
 
 fn prompt(text: &str, tokenizer: &HfTokenizer) -> Prompt {
-    let ids = tokenizer.encode_chat(&[Message::new("user", text)], &ChatOptions::default()).unwrap();
-    Prompt { ids: ids.into(), text: text.into(), answer: None, row: Arc::default() }
+    let ids = tokenizer
+        .encode_chat(&[Message::new("user", text)], &ChatOptions::default())
+        .unwrap();
+    Prompt {
+        ids: ids.into(),
+        text: text.into(),
+        answer: None,
+        row: Arc::default(),
+    }
 }
 
 pub(crate) fn settings(steps: u64, checkpoints: Option<&Path>) -> TrainSettings {
@@ -77,9 +103,21 @@ pub(crate) fn settings(steps: u64, checkpoints: Option<&Path>) -> TrainSettings 
         prompts_per_step: 4,
         samples_per_prompt: 4,
         mini_batch_prompts: Some(2),
-        sampling: SamplingParams { max_tokens: 5, ..Default::default() },
-        eval: EvalSettings { every: 0, before: false, sampling: SamplingParams::greedy(5), ..Default::default() },
-        checkpoints: checkpoints.map(|dir| CheckpointSettings { dir: dir.to_path_buf(), every: 1, keep: None }),
+        sampling: SamplingParams {
+            max_tokens: 5,
+            ..Default::default()
+        },
+        eval: EvalSettings {
+            every: 0,
+            before: false,
+            sampling: SamplingParams::greedy(5),
+            ..Default::default()
+        },
+        checkpoints: checkpoints.map(|dir| CheckpointSettings {
+            dir: dir.to_path_buf(),
+            every: 1,
+            keep: None,
+        }),
         ..Default::default()
     }
 }
@@ -93,5 +131,10 @@ pub(crate) fn weights(policy: &dyn verl::Policy) -> Vec<(String, Vec<u32>)> {
             Matrix(t) => t.into_data().iter::<f32>().map(f32::to_bits).collect(),
         }
     };
-    policy.weights().tensors.into_iter().map(|(name, tensor)| (name, bits(tensor))).collect()
+    policy
+        .weights()
+        .tensors
+        .into_iter()
+        .map(|(name, tensor)| (name, bits(tensor)))
+        .collect()
 }

@@ -16,7 +16,10 @@ fn stop_at_every_step(setup: &Setup) {
         let report = second.fit().unwrap();
         assert_eq!(report.summary.steps, 6);
         assert_eq!(report.summary.tokens_generated, whole.tokens_generated());
-        assert!(weights(second.policy()) == want, "stopped after step {stop}");
+        assert!(
+            weights(second.policy()) == want,
+            "stopped after step {stop}"
+        );
     }
 }
 
@@ -41,21 +44,40 @@ fn ppo_with_critic_and_adaptive_kl_resumes_byte_for_byte() {
 #[test]
 fn a_damaged_checkpoint_is_passed_over_for_the_one_before() {
     let dir = tempfile::tempdir().unwrap();
-    Trainer::new(Setup::default().parts(), settings(3, Some(dir.path()))).unwrap().fit().unwrap();
-    let mut folders: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path()).collect();
+    Trainer::new(Setup::default().parts(), settings(3, Some(dir.path())))
+        .unwrap()
+        .fit()
+        .unwrap();
+    let mut folders: Vec<_> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
     folders.sort();
     let newest = folders.last().unwrap().join("policy/model.safetensors");
     let bytes = std::fs::read(&newest).unwrap();
     std::fs::write(&newest, &bytes[..bytes.len() - 1]).unwrap();
-    let mut trainer = Trainer::new(Setup::default().parts(), settings(6, Some(dir.path()))).unwrap();
+    let mut trainer =
+        Trainer::new(Setup::default().parts(), settings(6, Some(dir.path()))).unwrap();
     assert_eq!(trainer.resume_latest().unwrap(), Some(2));
 }
 
 #[test]
 fn a_checkpoint_of_another_seed_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    Trainer::new(Setup::default().parts(), settings(1, Some(dir.path()))).unwrap().fit().unwrap();
-    let other = verl::TrainSettings { seed: 2, ..settings(2, Some(dir.path())) };
-    let error = Trainer::new(Setup::default().parts(), other).unwrap().resume_latest().unwrap_err();
-    assert!(error.to_string().starts_with("seed: the checkpoint in"), "{error}");
+    Trainer::new(Setup::default().parts(), settings(1, Some(dir.path())))
+        .unwrap()
+        .fit()
+        .unwrap();
+    let other = verl::TrainSettings {
+        seed: 2,
+        ..settings(2, Some(dir.path()))
+    };
+    let error = Trainer::new(Setup::default().parts(), other)
+        .unwrap()
+        .resume_latest()
+        .unwrap_err();
+    assert!(
+        error.to_string().starts_with("seed: the checkpoint in"),
+        "{error}"
+    );
 }

@@ -32,14 +32,26 @@ fn logged(trainer: &mut Trainer) -> Vec<Metrics> {
 }
 
 fn series(steps: &[Metrics], name: &str) -> Vec<f64> {
-    steps.iter().map(|m| m.get(name).unwrap_or_else(|| panic!("no {name}"))).collect()
+    steps
+        .iter()
+        .map(|m| m.get(name).unwrap_or_else(|| panic!("no {name}")))
+        .collect()
 }
 
 #[test]
 fn every_algorithm_learns_to_answer_briefly() {
     for algorithm in ["grpo", "ppo"] {
-        let setup = Setup { algorithm, lr: 3e-3, ..Default::default() };
-        let long = TrainSettings { prompts_per_step: 8, samples_per_prompt: 8, mini_batch_prompts: None, ..settings(25, None) };
+        let setup = Setup {
+            algorithm,
+            lr: 3e-3,
+            ..Default::default()
+        };
+        let long = TrainSettings {
+            prompts_per_step: 8,
+            samples_per_prompt: 8,
+            mini_batch_prompts: None,
+            ..settings(25, None)
+        };
         let mut trainer = Trainer::new(setup.parts(), long).unwrap();
         let rewards = series(&logged(&mut trainer), "critic/score/mean");
         let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
@@ -50,11 +62,20 @@ fn every_algorithm_learns_to_answer_briefly() {
 
 #[test]
 fn a_learning_rate_of_zero_changes_nothing() {
-    for (algorithm, options) in
-        [("grpo", serde_json::json!({"kl_loss_coef": 0.1})), ("ppo", serde_json::json!({"use_kl_in_reward": true}))]
-    {
-        let setup = Setup { algorithm, options, lr: 0.0, ..Default::default() };
-        let two_epochs = TrainSettings { epochs: 2, ..settings(2, None) };
+    for (algorithm, options) in [
+        ("grpo", serde_json::json!({"kl_loss_coef": 0.1})),
+        ("ppo", serde_json::json!({"use_kl_in_reward": true})),
+    ] {
+        let setup = Setup {
+            algorithm,
+            options,
+            lr: 0.0,
+            ..Default::default()
+        };
+        let two_epochs = TrainSettings {
+            epochs: 2,
+            ..settings(2, None)
+        };
         let mut trainer = Trainer::new(setup.parts(), two_epochs).unwrap();
         let before = weights(trainer.policy());
         let steps = logged(&mut trainer);
@@ -62,15 +83,27 @@ fn a_learning_rate_of_zero_changes_nothing() {
         for kl in series(&steps, "actor/ppo_kl") {
             assert!(kl.abs() < 1e-6, "{algorithm}: the ratio is not 1: {kl}");
         }
-        assert!(series(&steps, "actor/pg_clipfrac").iter().all(|f| *f == 0.0));
-        assert!(series(&steps, "training/rollout_probs_diff_max").iter().all(|d| *d < 1e-4), "{algorithm}");
+        assert!(
+            series(&steps, "actor/pg_clipfrac")
+                .iter()
+                .all(|f| *f == 0.0)
+        );
+        assert!(
+            series(&steps, "training/rollout_probs_diff_max")
+                .iter()
+                .all(|d| *d < 1e-4),
+            "{algorithm}"
+        );
     }
 }
 
 #[test]
 fn any_split_into_micro_batches_gives_the_same_weights_but_for_rounding() {
     let run = |micro_batch_tokens| {
-        let settings = TrainSettings { micro_batch_tokens, ..settings(1, None) };
+        let settings = TrainSettings {
+            micro_batch_tokens,
+            ..settings(1, None)
+        };
         let mut trainer = Trainer::new(Setup::default().parts(), settings).unwrap();
         trainer.fit().unwrap();
         weights(trainer.policy())
@@ -84,8 +117,13 @@ fn any_split_into_micro_batches_gives_the_same_weights_but_for_rounding() {
             assert!((x - y).abs() < 2.1e-3, "{name}: {x} {y}");
         }
     }
-    let off = whole.iter().zip(&split).flat_map(|((_, a), (_, b))| a.iter().zip(b));
-    let off = off.filter(|(a, b)| (f32::from_bits(**a) - f32::from_bits(**b)).abs() > 1e-5).count();
+    let off = whole
+        .iter()
+        .zip(&split)
+        .flat_map(|((_, a), (_, b))| a.iter().zip(b));
+    let off = off
+        .filter(|(a, b)| (f32::from_bits(**a) - f32::from_bits(**b)).abs() > 1e-5)
+        .count();
     assert!(off < 200, "{off} weights differ");
 }
 
@@ -107,7 +145,10 @@ fn a_stop_saves_and_ends_cleanly() {
     *stop.lock().unwrap() = Some(trainer.stop_handle());
     let report = trainer.fit().unwrap();
     assert!(report.stopped);
-    assert_eq!((report.summary.steps, report.summary.ended.as_str()), (1, "interrupted"));
+    assert_eq!(
+        (report.summary.steps, report.summary.ended.as_str()),
+        (1, "interrupted")
+    );
     let mut again = Trainer::new(setup.parts(), settings(1, Some(dir.path()))).unwrap();
     assert_eq!(again.resume_latest().unwrap(), Some(1));
 }
@@ -115,20 +156,48 @@ fn a_stop_saves_and_ends_cleanly() {
 #[test]
 fn a_broken_scorer_ends_the_run_with_its_own_words() {
     let reward = reward_fn("broken", |_input| Err::<f32, &str>("the judge is down"));
-    let setup = Setup { reward: Arc::new(reward), ..Default::default() };
-    let error = Trainer::new(setup.parts(), settings(2, None)).unwrap().fit().unwrap_err().to_string();
-    assert!(error.contains("16 of 16 answers could not be scored") && error.contains("the judge is down"), "{error}");
+    let setup = Setup {
+        reward: Arc::new(reward),
+        ..Default::default()
+    };
+    let error = Trainer::new(setup.parts(), settings(2, None))
+        .unwrap()
+        .fit()
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("16 of 16 answers could not be scored")
+            && error.contains("the judge is down"),
+        "{error}"
+    );
 }
 
 #[test]
 fn what_an_algorithm_lacks_is_refused_at_start() {
-    let mut parts = Setup { algorithm: "ppo", ..Default::default() }.parts();
+    let mut parts = Setup {
+        algorithm: "ppo",
+        ..Default::default()
+    }
+    .parts();
     parts.critic = None;
-    let error = Trainer::new(parts, settings(1, None)).unwrap_err().to_string();
-    assert_eq!(error, "algorithm.name: `ppo` needs a critic; give the run one (section `critic`)");
-    let single = TrainSettings { samples_per_prompt: 1, ..settings(1, None) };
-    let error = Trainer::new(Setup::default().parts(), single).unwrap_err().to_string();
-    assert!(error.starts_with("rollout.n: `grpo` compares the answers"), "{error}");
+    let error = Trainer::new(parts, settings(1, None))
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        "algorithm.name: `ppo` needs a critic; give the run one (section `critic`)"
+    );
+    let single = TrainSettings {
+        samples_per_prompt: 1,
+        ..settings(1, None)
+    };
+    let error = Trainer::new(Setup::default().parts(), single)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("rollout.n: `grpo` compares the answers"),
+        "{error}"
+    );
 }
 
 fn yaml(out: &std::path::Path, more: &str) -> String {
@@ -150,11 +219,23 @@ fn a_configured_run_writes_all_its_records() {
     let summary = run.fit().unwrap().summary;
     assert_eq!((summary.steps, summary.algorithm.as_str()), (2, "ppo"));
     assert!(summary.accuracy_before.is_some() && summary.accuracy_after.is_some());
-    for file in ["config.yaml", "metrics.jsonl", "completions.jsonl", "summary.json", "report.html", "checkpoints", "tensorboard"] {
+    for file in [
+        "config.yaml",
+        "metrics.jsonl",
+        "completions.jsonl",
+        "summary.json",
+        "report.html",
+        "checkpoints",
+        "tensorboard",
+    ] {
         assert!(dir.path().join(file).exists(), "{file}");
     }
     let lines = std::fs::read_to_string(dir.path().join("metrics.jsonl")).unwrap();
-    assert_eq!(lines.lines().count(), 3, "validation before training, and two steps");
+    assert_eq!(
+        lines.lines().count(),
+        3,
+        "validation before training, and two steps"
+    );
     assert!(lines.lines().all(|l| l.starts_with("{\"step\":")));
 }
 
@@ -163,12 +244,21 @@ fn options_nobody_would_use_are_refused_with_their_line() {
     let dir = tempfile::tempdir().unwrap();
     let refused = |more: &str| {
         let config = RunConfig::from_yaml(&yaml(dir.path(), more), &[]);
-        config.and_then(|c| RunBuilder::default().build(c).map(drop)).unwrap_err().to_string()
+        config
+            .and_then(|c| RunBuilder::default().build(c).map(drop))
+            .unwrap_err()
+            .to_string()
     };
     let error = refused("algorithm:\n  name: grpo\n  lamda: 0.9\n");
-    assert!(error.contains("algorithm.lamda (line 10): `grpo` has no such option"), "{error}");
+    assert!(
+        error.contains("algorithm.lamda (line 10): `grpo` has no such option"),
+        "{error}"
+    );
     let error = refused("critic:\n  optim: { lr: 1e-4 }\n");
-    assert!(error.contains("critic.optim.lr (line 9)") && error.contains("`grpo` has no critic"), "{error}");
+    assert!(
+        error.contains("critic.optim.lr (line 9)") && error.contains("`grpo` has no critic"),
+        "{error}"
+    );
     let error = refused("algorithm: { name: gropo }\n");
     assert!(error.contains("did you mean `grpo`?"), "{error}");
 }

@@ -86,7 +86,9 @@ impl SettingsReader {
     /// [`Error::Config`] naming the first option of the wrong type.
     pub fn take<C: Serialize + DeserializeOwned>(&mut self, defaults: C) -> Result<C> {
         let section = self.section;
-        let fail = |key: &str, e: serde_json::Error| Error::config(format!("{section}.{key}"), e.to_string());
+        let fail = |key: &str, e: serde_json::Error| {
+            Error::config(format!("{section}.{key}"), e.to_string())
+        };
         let Value::Object(mut merged) = serde_json::to_value(defaults).map_err(|e| fail("", e))?
         else {
             return Err(Error::invalid("a plugin's options must be a struct"));

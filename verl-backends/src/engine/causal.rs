@@ -94,7 +94,7 @@ fn score(
     let head = ChunkedHead::new(lm_head(model)?, vocab, options.temperature);
     let mut all = Vec::with_capacity(sequences.len());
     for chunk in chunks(sequences, engine.score_tokens) {
-        let packed = Packed::new(chunk, &model.device())?;
+        let packed = Packed::new(chunk, engine.share_prompt_tokens, &model.device())?;
         check_targets(&packed, vocab)?;
         let hidden = model
             .hidden(&packed.ids, &packed.layout)?
@@ -144,7 +144,7 @@ impl Policy for CausalPolicy {
             ..
         } = &mut self.state;
         let sequences: Vec<SequenceRef<'_>> = micro.iter().map(|t| SequenceRef::from(*t)).collect();
-        let mut packed = Packed::new(&sequences, &model.device())?;
+        let mut packed = Packed::new(&sequences, options.share_prompt_tokens, &model.device())?;
         keep_policy_tokens(&mut packed, micro);
         if packed.targets.is_empty() {
             return Ok(Vec::new());

@@ -90,7 +90,11 @@ impl Critic for ValueCritic {
         let model = &self.state.model;
         let mut all = Vec::with_capacity(sequences.len());
         for chunk in chunks(sequences, self.state.options.score_tokens) {
-            let packed = Packed::new(chunk, &model.device())?;
+            let packed = Packed::new(
+                chunk,
+                self.state.options.share_prompt_tokens,
+                &model.device(),
+            )?;
             let scores = model.output(model.hidden(&packed.ids, &packed.layout)?);
             let scores: Vec<f32> = scores.into_data().iter::<f32>().collect();
             let values: Vec<f32> = packed.rows.iter().map(|r| scores[*r]).collect();
@@ -111,7 +115,7 @@ impl Critic for ValueCritic {
             ..
         } = &mut self.state;
         let sequences: Vec<SequenceRef<'_>> = micro.iter().map(|t| SequenceRef::from(*t)).collect();
-        let packed = Packed::new(&sequences, &model.device())?;
+        let packed = Packed::new(&sequences, options.share_prompt_tokens, &model.device())?;
         let live = micro.iter().flat_map(|t| t.response_mask());
         let rows: Vec<i64> = packed
             .rows

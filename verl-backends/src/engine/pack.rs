@@ -21,47 +21,84 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Packs sequences. Neighbours with equal prompts share its tokens. The
-    /// last token of a response predicts nothing and is left out.
+    /// Packs sequences. Neighbours with equal prompts share its tokens when
+    /// that saves at least `share` of them: an attention rectangle of its own
+    /// costs more than a few tokens. The last token of a response predicts
+    /// nothing and is left out.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an empty prompt.
-    pub(super) fn new(sequences: &[SequenceRef<'_>], device: &Device) -> Result<Self> {
-        let mut ids: Vec<TokenId> = Vec::new();
-        let mut segments: Vec<Segment> = Vec::new();
-        let (mut rows, mut targets) = (Vec::new(), Vec::new());
-        // The prompt in force: its ids, its segment, and the row of its last token.
-        let mut current: Option<(&[TokenId], usize, usize)> = None;
-        for (i, sequence) in sequences.iter().enumerate() {
-            if sequence.prompt.is_empty() {
-                return Err(Error::invalid(format!("sequence {i} has an empty prompt")));
-            }
-            let (segment, last) = match current.filter(|(prompt, ..)| *prompt == sequence.prompt) {
-                Some((_, segment, last)) => (segment, last),
-                None => {
-                    ids.extend(sequence.prompt);
-                    segments.push(Segment::whole(sequence.prompt.len()));
-                    current = Some((sequence.prompt, segments.len() - 1, ids.len() - 1));
-                    (segments.len() - 1, ids.len() - 1)
-                }
-            };
-            let Some((_, inputs)) = sequence.response.split_last() else {
-                continue;
-            };
-            rows.push(last);
-            rows.extend(ids.len()..ids.len() + inputs.len());
-            targets.extend(sequence.response);
-            if !inputs.is_empty() {
-                ids.extend(inputs);
-                segments.push(Segment::after(segment, inputs.len()));
+    pub(super) fn new(
+        sequences: &[SequenceRef<'_>],
+        share: usize,
+        device: &Device,
+    ) -> Result<Self> {
+        if let Some(i) = sequences.iter().position(|s| s.prompt.is_empty()) {
+            return Err(Error::invalid(format!("sequence {i} has an empty prompt")));
+        }
+        let mut packer = Packer::default();
+        for group in sequences.chunk_by(|a, b| a.prompt == b.prompt) {
+            match group[0].prompt.len() * (group.len() - 1) >= share.max(1) {
+                true => packer.add_shared(group),
+                false => group.iter().for_each(|s| packer.add_whole(s)),
             }
         }
+        let Packer {
+            ids,
+            segments,
+            rows,
+            targets,
+        } = packer;
         Ok(Packed {
             ids,
             layout: Layout::new(&segments, device),
             rows,
             targets,
         })
+    }
+}
+
+#[derive(Default)]
+struct Packer {
+    ids: Vec<TokenId>,
+    segments: Vec<Segment>,
+    rows: Vec<usize>,
+    targets: Vec<TokenId>,
+}
+
+impl Packer {
+    /// A sequence by itself.
+    fn add_whole(&mut self, sequence: &SequenceRef<'_>) {
+        let Some((_, inputs)) = sequence.response.split_last() else {
+            return;
+        };
+        self.ids.extend(sequence.prompt);
+        let last = self.ids.len() - 1;
+        self.ids.extend(inputs);
+        self.segments
+            .push(Segment::whole(sequence.prompt.len() + inputs.len()));
+        self.rows.extend(last..=last + inputs.len());
+        self.targets.extend(sequence.response);
+    }
+
+    /// A prompt once, and the responses after it.
+    fn add_shared(&mut self, group: &[SequenceRef<'_>]) {
+        self.ids.extend(group[0].prompt);
+        self.segments.push(Segment::whole(group[0].prompt.len()));
+        let (prompt, last) = (self.segments.len() - 1, self.ids.len() - 1);
+        for sequence in group {
+            let Some((_, inputs)) = sequence.response.split_last() else {
+                continue;
+            };
+            self.rows.push(last);
+            self.rows
+                .extend(self.ids.len()..self.ids.len() + inputs.len());
+            self.targets.extend(sequence.response);
+            if !inputs.is_empty() {
+                self.ids.extend(inputs);
+                self.segments.push(Segment::after(prompt, inputs.len()));
+            }
+        }
     }
 }
 

@@ -46,6 +46,9 @@ pub struct EngineOptions {
     pub checkpoint_every: usize,
     /// Most tokens in one forward pass when scoring without gradients.
     pub score_tokens: usize,
+    /// Prompt tokens that sharing must save for the answers of a group to share
+    /// their prompt: below it, encoding the prompt with each answer is faster.
+    pub share_prompt_tokens: usize,
     /// Ids the tokenizer knows; what lies above in the model's vocabulary is
     /// padding that takes no probability. `None` uses the whole vocabulary.
     pub vocab: Option<usize>,
@@ -58,6 +61,7 @@ impl Default for EngineOptions {
             grad_clip: 1.0,
             checkpoint_every: 0,
             score_tokens: 8192,
+            share_prompt_tokens: 128,
             vocab: None,
         }
     }

@@ -27,7 +27,9 @@ impl GgmlType {
             14 => GgmlType::Q6K,
             30 => GgmlType::Bf16,
             other => {
-                return Err(format!("storage type {other} is not supported; F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K and Q6_K are"));
+                return Err(format!(
+                    "storage type {other} is not supported; F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K and Q6_K are"
+                ));
             }
         })
     }
@@ -61,9 +63,21 @@ pub(super) fn dequantise(kind: GgmlType, bytes: &[u8]) -> Vec<f32> {
             GgmlType::F32 => out.push(f32::from_le_bytes([block[0], block[1], block[2], block[3]])),
             GgmlType::F16 => out.push(float(block, 0)),
             GgmlType::Bf16 => out.push(bf16::from_le_bytes([block[0], block[1]]).to_f32()),
-            GgmlType::Q4_0 => nibbles(&block[2..], |q| (f32::from(q) - 8.0) * float(block, 0), &mut out),
-            GgmlType::Q4_1 => nibbles(&block[4..], |q| f32::from(q) * float(block, 0) + float(block, 2), &mut out),
-            GgmlType::Q8_0 => out.extend(block[2..].iter().map(|q| f32::from(*q as i8) * float(block, 0))),
+            GgmlType::Q4_0 => nibbles(
+                &block[2..],
+                |q| (f32::from(q) - 8.0) * float(block, 0),
+                &mut out,
+            ),
+            GgmlType::Q4_1 => nibbles(
+                &block[4..],
+                |q| f32::from(q) * float(block, 0) + float(block, 2),
+                &mut out,
+            ),
+            GgmlType::Q8_0 => out.extend(
+                block[2..]
+                    .iter()
+                    .map(|q| f32::from(*q as i8) * float(block, 0)),
+            ),
             GgmlType::Q4K => q4_k(block, &mut out),
             GgmlType::Q6K => q6_k(block, &mut out),
         }
@@ -83,7 +97,12 @@ fn nibbles(quants: &[u8], value: impl Fn(u8) -> f32, out: &mut Vec<f32>) {
 
 /// 8 sub-blocks of 32 with 6-bit scales and minima.
 fn q4_k(block: &[u8], out: &mut Vec<f32>) {
-    let (d, dmin, scales, quants) = (float(block, 0), float(block, 2), &block[4..16], &block[16..]);
+    let (d, dmin, scales, quants) = (
+        float(block, 0),
+        float(block, 2),
+        &block[4..16],
+        &block[16..],
+    );
     let scale_and_min = |j: usize| match j {
         0..4 => (scales[j] & 63, scales[j + 4] & 63),
         _ => (
@@ -96,14 +115,22 @@ fn q4_k(block: &[u8], out: &mut Vec<f32>) {
         for (j, shift) in [(2 * pair, 0), (2 * pair + 1, 4)] {
             let (scale, min) = scale_and_min(j);
             let (scale, min) = (d * f32::from(scale), dmin * f32::from(min));
-            out.extend(part.iter().map(|q| scale * f32::from(q >> shift & 0xF) - min));
+            out.extend(
+                part.iter()
+                    .map(|q| scale * f32::from(q >> shift & 0xF) - min),
+            );
         }
     }
 }
 
 /// 16 sub-blocks of 16 with 8-bit scales; low 4 and high 2 bits apart.
 fn q6_k(block: &[u8], out: &mut Vec<f32>) {
-    let (low, high, scales, d) = (&block[..128], &block[128..192], &block[192..208], float(block, 208));
+    let (low, high, scales, d) = (
+        &block[..128],
+        &block[128..192],
+        &block[192..208],
+        float(block, 208),
+    );
     for half in 0..2 {
         let (low, high, scales) = (&low[64 * half..], &high[32 * half..], &scales[8 * half..]);
         for quarter in 0..4 {
@@ -135,7 +162,11 @@ mod tests {
     #[test]
     fn blocks_of_a_real_file() {
         let golden = golden();
-        let cases = golden["cases"].as_array().unwrap().iter().filter(|c| c["inputs"]["bytes"].is_array());
+        let cases = golden["cases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|c| c["inputs"]["bytes"].is_array());
         for case in cases {
             let kind = match case["config"]["type"].as_str().unwrap() {
                 "Q4_1" => GgmlType::Q4_1,
@@ -144,7 +175,12 @@ mod tests {
                 other => panic!("no test for {other}"),
             };
             let number = |v: &Value| v.as_f64().unwrap();
-            let bytes: Vec<u8> = case["inputs"]["bytes"].as_array().unwrap().iter().map(|b| number(b) as u8).collect();
+            let bytes: Vec<u8> = case["inputs"]["bytes"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|b| number(b) as u8)
+                .collect();
             let values = case["outputs"]["values"]["data"].as_array().unwrap();
             let want: Vec<f32> = values.iter().map(|v| number(v) as f32).collect();
             assert_eq!(dequantise(kind, &bytes), want, "{}", case["desc"]);

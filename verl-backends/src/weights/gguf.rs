@@ -35,23 +35,41 @@ pub(super) struct Gguf {
 pub(super) fn load(config: Arc<ModelConfig>, path: &Path, device: &Device) -> Result<Model> {
     let file = Gguf::open(path)?;
     let mut model = Model::skeleton(config, device);
-    let fault = |message: String| Error::Weights { place: path.display().to_string(), message };
+    let fault = |message: String| Error::Weights {
+        place: path.display().to_string(),
+        message,
+    };
     let (mut missing, mut misshapen, mut used) = (Vec::new(), Vec::new(), BTreeSet::new());
     model.each(&mut |name, param| {
         let stored = gguf_name(name);
         match file.tensors.get(&stored) {
             None => missing.push(format!("{name} ({stored})")),
             Some(e) if e.shape != param.dims() => {
-                misshapen.push(format!("{stored} is {:?}, expected {:?}", e.shape, param.dims()));
+                misshapen.push(format!(
+                    "{stored} is {:?}, expected {:?}",
+                    e.shape,
+                    param.dims()
+                ));
             }
             Some(_) => {}
         }
         used.insert(stored);
     });
-    let ignorable = |name: &str| name == "rope_freqs.weight" || (model.config.tied() && name == "output.weight");
-    let extra: Vec<String> = file.tensors.keys().filter(|n| !used.contains(*n) && !ignorable(n)).cloned().collect();
+    let ignorable = |name: &str| {
+        name == "rope_freqs.weight" || (model.config.tied() && name == "output.weight")
+    };
+    let extra: Vec<String> = file
+        .tensors
+        .keys()
+        .filter(|n| !used.contains(*n) && !ignorable(n))
+        .cloned()
+        .collect();
     let mut faults = Vec::new();
-    for (kind, names) in [("missing", missing), ("misshapen", misshapen), ("not used", extra)] {
+    for (kind, names) in [
+        ("missing", missing),
+        ("misshapen", misshapen),
+        ("not used", extra),
+    ] {
         if !names.is_empty() {
             faults.push(format!("{kind}: {}", names.join(", ")));
         }
@@ -84,19 +102,38 @@ impl Gguf {
         let parsed = parse(&map).map_err(|message| Error::malformed(path, message))?;
         let (tensors, architecture) = parsed;
         for (name, e) in &tensors {
-            let end = e.kind.bytes(e.shape.iter().product()).and_then(|n| e.offset.checked_add(n));
+            let end = e
+                .kind
+                .bytes(e.shape.iter().product())
+                .and_then(|n| e.offset.checked_add(n));
             if end.is_none_or(|end| end > map.len()) {
-                let message = format!("the file ends inside tensor `{name}`; is the download complete?");
+                let message =
+                    format!("the file ends inside tensor `{name}`; is the download complete?");
                 return Err(Error::malformed(path, message));
             }
         }
-        Ok(Gguf { map, tensors, architecture })
+        Ok(Gguf {
+            map,
+            tensors,
+            architecture,
+        })
     }
 
-    fn fill(&self, stored: &str, heads: Option<usize>, param: ParamMut<'_>, device: &Device) -> Result<(), String> {
-        let Some(e) = self.tensors.get(stored) else { return Err(format!("missing: {stored}")) };
+    fn fill(
+        &self,
+        stored: &str,
+        heads: Option<usize>,
+        param: ParamMut<'_>,
+        device: &Device,
+    ) -> Result<(), String> {
+        let Some(e) = self.tensors.get(stored) else {
+            return Err(format!("missing: {stored}"));
+        };
         let count = e.shape.iter().product();
-        let bytes = e.kind.bytes(count).ok_or_else(|| format!("{stored} has a size its type cannot have"))?;
+        let bytes = e
+            .kind
+            .bytes(count)
+            .ok_or_else(|| format!("{stored} has a size its type cannot have"))?;
         let mut values = dequantise(e.kind, &self.map[e.offset..e.offset + bytes]);
         if let Some(heads) = heads {
             values = unpermuted(values, e.shape[0], heads);
@@ -119,7 +156,10 @@ fn gguf_name(name: &str) -> String {
         "lm_head.weight" => return "output.weight".into(),
         _ => {}
     }
-    let Some((layer, part)) = name.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.')) else {
+    let Some((layer, part)) = name
+        .strip_prefix("model.layers.")
+        .and_then(|rest| rest.split_once('.'))
+    else {
         return name.into();
     };
     let (part, suffix) = part.rsplit_once('.').unwrap_or((part, "weight"));
@@ -149,7 +189,8 @@ fn unpermuted(values: Vec<f32>, rows: usize, heads: usize) -> Vec<f32> {
     for row in 0..rows {
         let (head, within) = (row / per_head, row % per_head);
         let source = head * per_head + 2 * (within % half) + within / half;
-        out[row * width..(row + 1) * width].copy_from_slice(&values[source * width..(source + 1) * width]);
+        out[row * width..(row + 1) * width]
+            .copy_from_slice(&values[source * width..(source + 1) * width]);
     }
     out
 }
@@ -162,7 +203,9 @@ fn parse(bytes: &[u8]) -> Result<(BTreeMap<String, Entry>, String), String> {
     }
     let version = r.u32()?;
     if !(2..=3).contains(&version) {
-        return Err(format!("GGUF version {version} is not supported; 2 and 3 are"));
+        return Err(format!(
+            "GGUF version {version} is not supported; 2 and 3 are"
+        ));
     }
     let (tensor_count, key_count) = (r.u64()?, r.u64()?);
     let (mut architecture, mut alignment) = (String::new(), 32);
@@ -183,13 +226,24 @@ fn parse(bytes: &[u8]) -> Result<(BTreeMap<String, Entry>, String), String> {
             return Err(format!("tensor `{name}` has {rank} dimensions"));
         }
         // The fastest dimension comes first.
-        let mut shape = (0..rank).map(|_| r.u64().map(|n| n as usize)).collect::<Result<Vec<_>, _>>()?;
+        let mut shape = (0..rank)
+            .map(|_| r.u64().map(|n| n as usize))
+            .collect::<Result<Vec<_>, _>>()?;
         shape.reverse();
         let kind = GgmlType::from_id(r.u32()?).map_err(|e| format!("tensor `{name}`: {e}"))?;
-        tensors.insert(name, Entry { shape, kind, offset: r.u64()? as usize });
+        tensors.insert(
+            name,
+            Entry {
+                shape,
+                kind,
+                offset: r.u64()? as usize,
+            },
+        );
     }
     let data = r.at.next_multiple_of(alignment);
-    tensors.values_mut().for_each(|e| e.offset = e.offset.saturating_add(data));
+    tensors
+        .values_mut()
+        .for_each(|e| e.offset = e.offset.saturating_add(data));
     Ok((tensors, architecture))
 }
 
@@ -201,7 +255,10 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn take(&mut self, n: usize) -> Result<&'a [u8], String> {
-        let end = self.at.checked_add(n).filter(|end| *end <= self.bytes.len());
+        let end = self
+            .at
+            .checked_add(n)
+            .filter(|end| *end <= self.bytes.len());
         let end = end.ok_or("the file ends in its header; is the download complete?")?;
         let taken = &self.bytes[self.at..end];
         self.at = end;
@@ -209,7 +266,8 @@ impl<'a> Reader<'a> {
     }
 
     fn u32(&mut self) -> Result<u32, String> {
-        self.take(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+        self.take(4)
+            .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
     }
 
     fn u64(&mut self) -> Result<u64, String> {

@@ -32,7 +32,10 @@ fn gguf_file(dir: &Path) -> Result<Option<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(Error::io(dir))? {
         let path = entry.map_err(Error::io(dir))?.path();
-        if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf")) {
+        if path
+            .extension()
+            .is_some_and(|e| e.eq_ignore_ascii_case("gguf"))
+        {
             files.push(path);
         }
     }

@@ -18,7 +18,8 @@ use verl_core::types::GroupId;
 fn to_gguf(model: &Path, out: &Path, skip: &str) -> Vec<u8> {
     let bytes = std::fs::read(model.join("model.safetensors")).unwrap();
     let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-    let config: Value = serde_json::from_str(&std::fs::read_to_string(model.join("config.json")).unwrap()).unwrap();
+    let config: Value =
+        serde_json::from_str(&std::fs::read_to_string(model.join("config.json")).unwrap()).unwrap();
     let number = |key: &str| config[key].as_u64().unwrap() as usize;
     let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
     for (name, view) in file.iter().filter(|(n, _)| *n != skip) {
@@ -41,7 +42,11 @@ fn to_gguf(model: &Path, out: &Path, skip: &str) -> Vec<u8> {
             () if name.contains("k_proj") => number("num_key_value_heads"),
             () => 0,
         };
-        tensors.push((stored, view.shape().to_vec(), permuted(view.data(), view.shape(), heads)));
+        tensors.push((
+            stored,
+            view.shape().to_vec(),
+            permuted(view.data(), view.shape(), heads),
+        ));
     }
     let mut file = Vec::new();
     let text = |file: &mut Vec<u8>, s: &str| {
@@ -59,7 +64,10 @@ fn to_gguf(model: &Path, out: &Path, skip: &str) -> Vec<u8> {
     for (name, shape, data) in &tensors {
         text(&mut file, name);
         file.extend((shape.len() as u32).to_le_bytes());
-        shape.iter().rev().for_each(|n| file.extend((*n as u64).to_le_bytes()));
+        shape
+            .iter()
+            .rev()
+            .for_each(|n| file.extend((*n as u64).to_le_bytes()));
         file.extend(0u32.to_le_bytes());
         file.extend(offset.to_le_bytes());
         offset += (data.len() as u64).next_multiple_of(32);
@@ -68,7 +76,10 @@ fn to_gguf(model: &Path, out: &Path, skip: &str) -> Vec<u8> {
         file.resize(file.len().next_multiple_of(32), 0);
         file.extend(data);
     }
-    std::fs::File::create(out).unwrap().write_all(&file).unwrap();
+    std::fs::File::create(out)
+        .unwrap()
+        .write_all(&file)
+        .unwrap();
     file
 }
 
@@ -81,7 +92,8 @@ fn permuted(data: &[u8], shape: &[usize], heads: usize) -> Vec<u8> {
     for row in 0..shape[0] {
         let (head, within) = (row / per_head, row % per_head);
         let target = head * per_head + 2 * (within % (per_head / 2)) + within / (per_head / 2);
-        out[target * row_bytes..][..row_bytes].copy_from_slice(&data[row * row_bytes..][..row_bytes]);
+        out[target * row_bytes..][..row_bytes]
+            .copy_from_slice(&data[row * row_bytes..][..row_bytes]);
     }
     out
 }
@@ -92,9 +104,16 @@ fn a_gguf_file_holds_the_same_model() {
     let out = tempfile::tempdir().unwrap();
     std::fs::copy(dir.join("config.json"), out.path().join("config.json")).unwrap();
     to_gguf(&dir, &out.path().join("model.gguf"), "");
-    let (want, got) = (load_model(&dir, &Device::flex()).unwrap(), load_model(out.path(), &Device::flex()).unwrap());
+    let (want, got) = (
+        load_model(&dir, &Device::flex()).unwrap(),
+        load_model(out.path(), &Device::flex()).unwrap(),
+    );
     for ((name, a), (_, b)) in want.tensors().iter().zip(got.tensors()) {
-        assert_eq!(format!("{:?}", data(a)), format!("{:?}", data(&b)), "{name}");
+        assert_eq!(
+            format!("{:?}", data(a)),
+            format!("{:?}", data(&b)),
+            "{name}"
+        );
     }
 }
 
@@ -112,12 +131,22 @@ fn faults_of_a_gguf_file_are_named() {
     std::fs::copy(dir.join("config.json"), out.path().join("config.json")).unwrap();
     let path = out.path().join("model.gguf");
     to_gguf(&dir, &path, "model.norm.weight");
-    let error = load_model(out.path(), &Device::flex()).unwrap_err().to_string();
-    assert!(error.ends_with("missing: model.norm.weight (output_norm.weight)"), "{error}");
+    let error = load_model(out.path(), &Device::flex())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.ends_with("missing: model.norm.weight (output_norm.weight)"),
+        "{error}"
+    );
     let whole = to_gguf(&dir, &path, "");
-    for (length, want) in [(whole.len() - 100, "the file ends inside tensor"), (40, "the file ends in its header")] {
+    for (length, want) in [
+        (whole.len() - 100, "the file ends inside tensor"),
+        (40, "the file ends in its header"),
+    ] {
         std::fs::write(&path, &whole[..length]).unwrap();
-        let error = load_model(out.path(), &Device::flex()).unwrap_err().to_string();
+        let error = load_model(out.path(), &Device::flex())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(want), "{error}");
     }
 }
@@ -132,15 +161,27 @@ fn smollm2_answers_as_in_transformers() {
     };
     let dir = Path::new(&dir);
     let tokenizer = HfTokenizer::from_dir(dir).unwrap();
-    let options = GeneratorOptions { stop_ids: tokenizer.stop_ids().to_vec(), ..Default::default() };
-    let mut engine = NativeGenerator::new(load_model(dir, &Device::flex()).unwrap(), options).unwrap();
+    let options = GeneratorOptions {
+        stop_ids: tokenizer.stop_ids().to_vec(),
+        ..Default::default()
+    };
+    let mut engine =
+        NativeGenerator::new(load_model(dir, &Device::flex()).unwrap(), options).unwrap();
     let text = std::fs::read_to_string(reference().join("golden/models/smollm2.json")).unwrap();
     let golden: Value = serde_json::from_str(&text).unwrap();
     let cases = golden["cases"].as_array().unwrap().iter();
     for case in cases.filter(|c| c["desc"].as_str().unwrap().starts_with("generate")) {
-        let messages: Vec<Message> = serde_json::from_value(case["inputs"]["messages"].clone()).unwrap();
-        let prompt = tokenizer.encode_chat(&messages, &ChatOptions::default()).unwrap();
-        assert_eq!(prompt, ids(&case["outputs"]["prompt_ids"]), "{}", case["desc"]);
+        let messages: Vec<Message> =
+            serde_json::from_value(case["inputs"]["messages"].clone()).unwrap();
+        let prompt = tokenizer
+            .encode_chat(&messages, &ChatOptions::default())
+            .unwrap();
+        assert_eq!(
+            prompt,
+            ids(&case["outputs"]["prompt_ids"]),
+            "{}",
+            case["desc"]
+        );
         let request = RolloutRequest {
             group: GroupId(0),
             sample: 0,
@@ -149,10 +190,29 @@ fn smollm2_answers_as_in_transformers() {
             params: Arc::new(SamplingParams::greedy(32)),
         };
         let mut answers = Vec::new();
-        engine.generate(vec![request], &mut |r| { answers.push(r); Ok(()) }).unwrap();
-        assert_eq!(answers[0].tokens, ids(&case["outputs"]["greedy_ids"]), "{}", case["desc"]);
-        let want: Vec<f32> =
-            case["outputs"]["greedy_logprobs"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
-        assert_close(case["desc"].as_str().unwrap(), &answers[0].log_probs, &want, 2e-3);
+        engine
+            .generate(vec![request], &mut |r| {
+                answers.push(r);
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(
+            answers[0].tokens,
+            ids(&case["outputs"]["greedy_ids"]),
+            "{}",
+            case["desc"]
+        );
+        let want: Vec<f32> = case["outputs"]["greedy_logprobs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|x| x.as_f64().unwrap() as f32)
+            .collect();
+        assert_close(
+            case["desc"].as_str().unwrap(),
+            &answers[0].log_probs,
+            &want,
+            2e-3,
+        );
     }
 }

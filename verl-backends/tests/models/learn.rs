@@ -466,3 +466,79 @@ fn a_poisoned_gradient_updates_nothing_and_is_named() {
         .collect();
     assert_eq!(before, after);
 }
+
+/// One prompt and several answers, one of a single token.
+fn group() -> Vec<Trajectory> {
+    let prompt: Arc<[u32]> = vec![5, 9, 30, 7, 11].into();
+    let member = |(sample, response): (usize, &[u32])| {
+        let mut t = Trajectory::new(TrajectoryParts {
+            group: GroupId(0),
+            sample,
+            prompt: prompt.clone(),
+            response: response.to_vec(),
+            response_mask: vec![true; response.len()],
+            finish: FinishReason::Stop,
+            weight_version: 0,
+        })
+        .unwrap();
+        t.set(Column::OldLogProbs, vec![-4.5; response.len()])
+            .unwrap();
+        t.set(
+            Column::Advantages,
+            vec![1.0 - sample as f32; response.len()],
+        )
+        .unwrap();
+        t
+    };
+    [&[3, 4, 8, 1][..], &[10], &[6, 5, 4, 3, 2, 1]]
+        .into_iter()
+        .enumerate()
+        .map(member)
+        .collect()
+}
+
+#[test]
+fn a_shared_prompt_gives_the_same_gradients() {
+    for (name, dir, _) in tiny_models() {
+        let model = load_model(&dir, &Device::flex()).unwrap();
+        if model.lm_head().is_none() {
+            continue;
+        }
+        let batch = group();
+        let refs: Vec<&Trajectory> = batch.iter().collect();
+        let loss = DualClip {
+            low: 0.2,
+            high: 0.2,
+            c: 3.0,
+        };
+        let objective = Objective {
+            loss: &loss,
+            aggregation: LossAggregation::TokenMean,
+            denominators: Denominators::count(batch.iter().map(Trajectory::policy_tokens)),
+            entropy_coeff: 0.1,
+            kl: None,
+            temperature: 0.8,
+        };
+        let run = |share_prompt_tokens| {
+            let options = EngineOptions {
+                share_prompt_tokens,
+                ..Default::default()
+            };
+            let adam = Box::new(AdamW::new(AdamWConfig::default()));
+            let mut policy = CausalPolicy::new(model.clone(), adam, options).unwrap();
+            policy.forward_backward(&refs, &objective).unwrap();
+            policy
+        };
+        let (shared, apart) = (run(0), run(usize::MAX));
+        for (param, _) in model.tensors() {
+            let of = |p: &CausalPolicy| p.gradients().get(&param).map(floats).unwrap_or_default();
+            let want = of(&apart);
+            assert_close(
+                &format!("{name}: {param}"),
+                &of(&shared),
+                &want,
+                1e-4 * largest(&want).max(1e-4),
+            );
+        }
+    }
+}

@@ -213,11 +213,20 @@ fn hard_strings_encode_and_decode() {
                     let want = ids(&outputs["ids_special_text_as_plain_text"]);
                     assert_eq!(tokenizer.encode(text).unwrap(), want, "{model}: {text:?}");
                 }
-            } else if let (true, Some(texts)) = (inputs["ids"].is_array(), outputs["decoded"].as_array()) {
-                let (all, alone) = (ids(&inputs["ids"]), case["desc"].as_str().unwrap().contains("alone"));
+            } else if let (true, Some(texts)) =
+                (inputs["ids"].is_array(), outputs["decoded"].as_array())
+            {
+                let (all, alone) = (
+                    ids(&inputs["ids"]),
+                    case["desc"].as_str().unwrap().contains("alone"),
+                );
                 for (n, want) in texts.iter().enumerate() {
                     let part = if alone { &all[n..=n] } else { &all[..n] };
-                    assert_eq!(&tokenizer.decode(part, false).unwrap(), want.as_str().unwrap(), "{model}: {n}");
+                    assert_eq!(
+                        &tokenizer.decode(part, false).unwrap(),
+                        want.as_str().unwrap(),
+                        "{model}: {n}"
+                    );
                 }
             }
         }

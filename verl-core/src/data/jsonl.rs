@@ -27,7 +27,11 @@ pub fn read_jsonl(path: &Path, skip_bad: bool) -> Result<(Vec<JsonlRow>, Vec<Err
     let (mut rows, mut skipped) = (Vec::new(), Vec::new());
     for (i, line) in bytes.split(|b| *b == b'\n').enumerate() {
         match parse(line).map_err(|message| Error::malformed_at(path, i + 1, message)) {
-            Ok(Some(fields)) => rows.push(JsonlRow { path: path.to_path_buf(), line: i + 1, fields }),
+            Ok(Some(fields)) => rows.push(JsonlRow {
+                path: path.to_path_buf(),
+                line: i + 1,
+                fields,
+            }),
             Ok(None) => {}
             Err(error) if skip_bad => skipped.push(error),
             Err(error) => return Err(error),
@@ -37,14 +41,17 @@ pub fn read_jsonl(path: &Path, skip_bad: bool) -> Result<(Vec<JsonlRow>, Vec<Err
 }
 
 fn parse(line: &[u8]) -> std::result::Result<Option<Map<String, Value>>, String> {
-    let text = std::str::from_utf8(line).map_err(|e| format!("invalid UTF-8 at byte {}", e.valid_up_to() + 1))?;
+    let text = std::str::from_utf8(line)
+        .map_err(|e| format!("invalid UTF-8 at byte {}", e.valid_up_to() + 1))?;
     if text.trim().is_empty() {
         return Ok(None);
     }
     match serde_json::from_str(text) {
         Ok(Value::Object(fields)) => Ok(Some(fields)),
         Ok(_) => Err("expected a JSON object".into()),
-        Err(e) if e.is_eof() => Err("the line ends in the middle of its JSON; is the file cut off?".into()),
+        Err(e) if e.is_eof() => {
+            Err("the line ends in the middle of its JSON; is the file cut off?".into())
+        }
         Err(e) => Err(format!("not JSON: {e}")),
     }
 }
@@ -68,8 +75,14 @@ mod tests {
     #[test]
     fn faults_name_their_physical_line() {
         for (content, want) in [
-            (&b"{\"a\":1}\n\n{\"a\":\"\xFF\"}\n"[..], ":3: invalid UTF-8 at byte 7"),
-            (b"{\"a\":1}\n{\"a\":", ":2: the line ends in the middle of its JSON"),
+            (
+                &b"{\"a\":1}\n\n{\"a\":\"\xFF\"}\n"[..],
+                ":3: invalid UTF-8 at byte 7",
+            ),
+            (
+                b"{\"a\":1}\n{\"a\":",
+                ":2: the line ends in the middle of its JSON",
+            ),
             (b"[1]\n", ":1: expected a JSON object"),
             (b"{\"a\":1}\n{a:1}\n", ":2: not JSON"),
         ] {

@@ -52,7 +52,9 @@ impl PromptLimit {
                         ids.drain(..ids.len() - self.max_tokens);
                         report.cut += 1;
                     }
-                    Truncation::Error | Truncation::Right => return Err(self.too_long(row, ids.len())),
+                    Truncation::Error | Truncation::Right => {
+                        return Err(self.too_long(row, ids.len()));
+                    }
                 }
             }
             prompts.push(prompt(row, ids));
@@ -67,13 +69,21 @@ impl PromptLimit {
             }
             _ => "raise data.max_prompt_length, or set data.truncation to left or filter",
         };
-        let message = format!("the prompt has {tokens} tokens, the limit is {}; {remedy}", self.max_tokens);
+        let message = format!(
+            "the prompt has {tokens} tokens, the limit is {}; {remedy}",
+            self.max_tokens
+        );
         Error::malformed_at(&row.place.0, row.place.1, message)
     }
 }
 
 fn prompt(row: &PromptRow, ids: Vec<u32>) -> Prompt {
-    let question = row.messages.iter().rev().find(|m| m.role == "user").map_or("", |m| m.content.as_str());
+    let question = row
+        .messages
+        .iter()
+        .rev()
+        .find(|m| m.role == "user")
+        .map_or("", |m| m.content.as_str());
     Prompt {
         ids: ids.into(),
         text: Arc::from(question),
@@ -123,14 +133,20 @@ mod tests {
     }
 
     fn prepare(truncation: Truncation) -> Result<(Vec<Prompt>, LimitReport)> {
-        let limit = PromptLimit { max_tokens: 10, truncation };
+        let limit = PromptLimit {
+            max_tokens: 10,
+            truncation,
+        };
         limit.prepare(&rows(&[7, 8, 9, 50]), &Characters, &ChatOptions::default())
     }
 
     #[test]
     fn a_left_cut_keeps_the_cue() {
         let (prompts, report) = prepare(Truncation::Left).unwrap();
-        assert_eq!(prompts.iter().map(|p| p.ids.len()).collect::<Vec<_>>(), [9, 10, 10, 10]);
+        assert_eq!(
+            prompts.iter().map(|p| p.ids.len()).collect::<Vec<_>>(),
+            [9, 10, 10, 10]
+        );
         assert!(prompts.iter().all(|p| p.ids.last() == Some(&2)));
         assert_eq!(report, LimitReport { cut: 2, dropped: 0 });
     }
@@ -138,13 +154,24 @@ mod tests {
     #[test]
     fn long_prompts_can_be_left_out() {
         let (prompts, report) = prepare(Truncation::Filter).unwrap();
-        assert_eq!((prompts.len(), report), (2, LimitReport { cut: 0, dropped: 2 }));
+        assert_eq!(
+            (prompts.len(), report),
+            (2, LimitReport { cut: 0, dropped: 2 })
+        );
     }
 
     #[test]
     fn errors_name_the_row() {
         let error = prepare(Truncation::Error).unwrap_err().to_string();
-        assert!(error.starts_with("d.jsonl:3: the prompt has 11 tokens, the limit is 10; raise"), "{error}");
-        assert!(prepare(Truncation::Right).unwrap_err().to_string().contains("the cue that lets the assistant speak"));
+        assert!(
+            error.starts_with("d.jsonl:3: the prompt has 11 tokens, the limit is 10; raise"),
+            "{error}"
+        );
+        assert!(
+            prepare(Truncation::Right)
+                .unwrap_err()
+                .to_string()
+                .contains("the cue that lets the assistant speak")
+        );
     }
 }

@@ -38,7 +38,14 @@ impl PromptLoader {
             let message = format!("a step takes {batch} prompts, there are {rows}");
             return Err(Error::config("training.train_batch_size", message));
         }
-        let mut loader = PromptLoader { rows, batch, seed, shuffle, state: LoaderState::default(), order: Vec::new() };
+        let mut loader = PromptLoader {
+            rows,
+            batch,
+            seed,
+            shuffle,
+            state: LoaderState::default(),
+            order: Vec::new(),
+        };
         loader.order = loader.order_of(0);
         Ok(loader)
     }
@@ -47,7 +54,10 @@ impl PromptLoader {
     pub fn next_batch(&mut self) -> Vec<usize> {
         let per_epoch = (self.rows / self.batch) as u64;
         if self.state.batch >= per_epoch {
-            self.state = LoaderState { epoch: self.state.epoch + 1, batch: 0 };
+            self.state = LoaderState {
+                epoch: self.state.epoch + 1,
+                batch: 0,
+            };
             self.order = self.order_of(self.state.epoch);
         }
         let start = self.state.batch as usize * self.batch;

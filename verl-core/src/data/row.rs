@@ -85,20 +85,37 @@ impl PromptFormat {
     /// type, or the prompt is blank.
     pub fn question(&self, row: JsonlRow) -> Result<PromptRow> {
         let fail = |message: String| Error::malformed_at(&row.path, row.line, message);
-        let value = field(&row.fields, &self.prompt_key)
-            .ok_or_else(|| fail(format!("no field `{}` (data.prompt_key); it has: {}", self.prompt_key, keys(&row.fields))))?;
+        let value = field(&row.fields, &self.prompt_key).ok_or_else(|| {
+            fail(format!(
+                "no field `{}` (data.prompt_key); it has: {}",
+                self.prompt_key,
+                keys(&row.fields)
+            ))
+        })?;
         let mut messages = self.messages(value, &row.fields).map_err(fail)?;
         if messages.iter().all(|m| m.content.trim().is_empty()) {
-            return Err(fail(format!("the prompt in `{}` is blank", self.prompt_key)));
+            return Err(fail(format!(
+                "the prompt in `{}` is blank",
+                self.prompt_key
+            )));
         }
         if let Some(system) = &self.system_prompt {
             messages.insert(0, Message::new("system", system));
         }
         let answer = self.answer(&row.fields).map_err(fail)?;
-        Ok(PromptRow { messages, answer, place: (row.path.clone(), row.line), fields: row.fields })
+        Ok(PromptRow {
+            messages,
+            answer,
+            place: (row.path.clone(), row.line),
+            fields: row.fields,
+        })
     }
 
-    fn messages(&self, value: &Value, fields: &Map<String, Value>) -> std::result::Result<Vec<Message>, String> {
+    fn messages(
+        &self,
+        value: &Value,
+        fields: &Map<String, Value>,
+    ) -> std::result::Result<Vec<Message>, String> {
         match value {
             Value::String(prompt) => {
                 let text = match &self.template {
@@ -107,12 +124,16 @@ impl PromptFormat {
                 };
                 Ok(vec![Message::new("user", text)])
             }
-            Value::Array(_) if self.template.is_some() => {
-                Err(format!("`{}` holds chat messages, around which data.prompt_template cannot be put", self.prompt_key))
-            }
+            Value::Array(_) if self.template.is_some() => Err(format!(
+                "`{}` holds chat messages, around which data.prompt_template cannot be put",
+                self.prompt_key
+            )),
             Value::Array(_) => serde_json::from_value(value.clone())
                 .map_err(|e| format!("`{}` is not a list of chat messages: {e}", self.prompt_key)),
-            other => Err(format!("`{}` must be text or a list of chat messages, not {other}", self.prompt_key)),
+            other => Err(format!(
+                "`{}` must be text or a list of chat messages, not {other}",
+                self.prompt_key
+            )),
         }
     }
 
@@ -121,13 +142,21 @@ impl PromptFormat {
             None | Some(Value::Null) => return Ok(None),
             Some(Value::String(text)) => text.clone(),
             Some(number @ Value::Number(_)) => number.to_string(),
-            Some(other) => return Err(format!("`{}` must be text or a number, not {other}", self.answer_key)),
+            Some(other) => {
+                return Err(format!(
+                    "`{}` must be text or a number, not {other}",
+                    self.answer_key
+                ));
+            }
         };
         match &self.answer_after {
             None => Ok(Some(text)),
             Some(mark) => match text.rsplit_once(mark.as_str()) {
                 Some((_, answer)) => Ok(Some(answer.trim().to_string())),
-                None => Err(format!("`{}` does not hold `{mark}` (data.answer_after)", self.answer_key)),
+                None => Err(format!(
+                    "`{}` does not hold `{mark}` (data.answer_after)",
+                    self.answer_key
+                )),
             },
         }
     }
@@ -143,10 +172,18 @@ fn field<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
 }
 
 fn keys(fields: &Map<String, Value>) -> String {
-    fields.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+    fields
+        .keys()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
-fn fill(template: &str, prompt: &str, fields: &Map<String, Value>) -> std::result::Result<String, String> {
+fn fill(
+    template: &str,
+    prompt: &str,
+    fields: &Map<String, Value>,
+) -> std::result::Result<String, String> {
     let mut out = String::new();
     let mut rest = template;
     while let Some(at) = rest.find(['{', '}']) {
@@ -161,11 +198,18 @@ fn fill(template: &str, prompt: &str, fields: &Map<String, Value>) -> std::resul
                 ("prompt", _) => out.push_str(prompt),
                 (_, Some(Value::String(text))) => out.push_str(text),
                 (_, Some(other)) => out.push_str(&other.to_string()),
-                (_, None) => return Err(format!("data.prompt_template names `{name}`; the row has: {}", keys(fields))),
+                (_, None) => {
+                    return Err(format!(
+                        "data.prompt_template names `{name}`; the row has: {}",
+                        keys(fields)
+                    ));
+                }
             }
             rest = after;
         } else {
-            return Err("data.prompt_template has a single brace; write {{ or }} for a brace".into());
+            return Err(
+                "data.prompt_template has a single brace; write {{ or }} for a brace".into(),
+            );
         }
     }
     Ok(out + rest)
@@ -177,7 +221,11 @@ mod tests {
     use serde_json::json;
 
     fn row(value: Value) -> JsonlRow {
-        JsonlRow { path: "d.jsonl".into(), line: 7, fields: value.as_object().unwrap().clone() }
+        JsonlRow {
+            path: "d.jsonl".into(),
+            line: 7,
+            fields: value.as_object().unwrap().clone(),
+        }
     }
 
     #[test]
@@ -189,26 +237,45 @@ mod tests {
             template: Some("Q{id}: {prompt} {{x}}".into()),
             ..Default::default()
         };
-        let q = format.question(row(json!({"question": "2+2?", "answer": "so\n#### 4", "id": 3}))).unwrap();
+        let q = format
+            .question(row(
+                json!({"question": "2+2?", "answer": "so\n#### 4", "id": 3}),
+            ))
+            .unwrap();
         assert_eq!(q.messages[1].content, "Q3: 2+2? {x}");
         assert_eq!((q.messages.len(), q.answer.as_deref()), (2, Some("4")));
     }
 
     #[test]
     fn nested_fields_and_chat_messages() {
-        let format = PromptFormat { answer_key: "reward_model.ground_truth".into(), ..Default::default() };
+        let format = PromptFormat {
+            answer_key: "reward_model.ground_truth".into(),
+            ..Default::default()
+        };
         let q = format
             .question(row(json!({"prompt": [{"role": "user", "content": "hi"}], "reward_model": {"ground_truth": 18}})))
             .unwrap();
-        assert_eq!((q.messages[0].content.as_str(), q.answer.as_deref()), ("hi", Some("18")));
+        assert_eq!(
+            (q.messages[0].content.as_str(), q.answer.as_deref()),
+            ("hi", Some("18"))
+        );
     }
 
     #[test]
     fn faults_name_file_line_and_field() {
         let format = PromptFormat::default();
         let error = |value: Value| format.question(row(value)).unwrap_err().to_string();
-        assert_eq!(error(json!({"q": "x"})), "d.jsonl:7: no field `prompt` (data.prompt_key); it has: q");
-        assert_eq!(error(json!({"prompt": " \n"})), "d.jsonl:7: the prompt in `prompt` is blank");
-        assert_eq!(error(json!({"prompt": 5})), "d.jsonl:7: `prompt` must be text or a list of chat messages, not 5");
+        assert_eq!(
+            error(json!({"q": "x"})),
+            "d.jsonl:7: no field `prompt` (data.prompt_key); it has: q"
+        );
+        assert_eq!(
+            error(json!({"prompt": " \n"})),
+            "d.jsonl:7: the prompt in `prompt` is blank"
+        );
+        assert_eq!(
+            error(json!({"prompt": 5})),
+            "d.jsonl:7: `prompt` must be text or a list of chat messages, not 5"
+        );
     }
 }

@@ -36,7 +36,9 @@ pub fn registry() -> RewardRegistry {
         reader.finish()?;
         Ok(Box::new(Gsm8kReward::new(options)))
     });
-    registry.replace("overlong", |s| Ok(Box::new(OverlongPenalty::new(options(s)?)?)));
+    registry.replace("overlong", |s| {
+        Ok(Box::new(OverlongPenalty::new(options(s)?)?))
+    });
     registry
 }
 

@@ -22,7 +22,9 @@ impl RewardFn for ExactReward {
     }
 
     fn score(&self, input: &RewardInput<'_>) -> Result<Score, RewardError> {
-        let truth = input.answer.ok_or_else(|| RewardError::NoGroundTruth { reward: "exact".into() })?;
+        let truth = input.answer.ok_or_else(|| RewardError::NoGroundTruth {
+            reward: "exact".into(),
+        })?;
         match input.response.trim() {
             "" => Ok(Score::new(0.0).with_cause(Cause::Empty)),
             response => Ok(Score::from(response == truth.trim())),

@@ -11,11 +11,18 @@ fn cases(file: &str) -> Vec<Value> {
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/reference"),
     };
     let text = std::fs::read_to_string(root.join("golden/rewards").join(file)).unwrap();
-    serde_json::from_str::<Value>(&text).unwrap()["cases"].as_array().unwrap().clone()
+    serde_json::from_str::<Value>(&text).unwrap()["cases"]
+        .as_array()
+        .unwrap()
+        .clone()
 }
 
 fn verdict(case: &Value, method: Gsm8kMethod, verl_compatible: bool) -> f64 {
-    let reward = Gsm8kReward::new(Gsm8kOptions { method, verl_compatible, ..Default::default() });
+    let reward = Gsm8kReward::new(Gsm8kOptions {
+        method,
+        verl_compatible,
+        ..Default::default()
+    });
     let (text, truth) = (&case["inputs"]["solution"], &case["inputs"]["ground_truth"]);
     let start = Instant::now();
     let cause = reward.judge(text.as_str().unwrap(), truth.as_str().unwrap());
@@ -27,8 +34,16 @@ fn verdict(case: &Value, method: Gsm8kMethod, verl_compatible: bool) -> f64 {
 fn compatible_verdicts_are_verls() {
     for case in cases("gsm8k.json") {
         let outputs = &case["outputs"];
-        for (method, key) in [(Gsm8kMethod::Strict, "verl_strict"), (Gsm8kMethod::Flexible, "verl_flexible")] {
-            assert_eq!(verdict(&case, method, true), outputs[key].as_f64().unwrap(), "{key}: {}", case["desc"]);
+        for (method, key) in [
+            (Gsm8kMethod::Strict, "verl_strict"),
+            (Gsm8kMethod::Flexible, "verl_flexible"),
+        ] {
+            assert_eq!(
+                verdict(&case, method, true),
+                outputs[key].as_f64().unwrap(),
+                "{key}: {}",
+                case["desc"]
+            );
         }
     }
 }
@@ -36,12 +51,28 @@ fn compatible_verdicts_are_verls() {
 #[test]
 fn flexible_verdicts_are_sensible() {
     let mut wrong = Vec::new();
-    for case in cases("gsm8k.json").iter().filter(|c| c["outputs"]["ambiguous"] != true) {
-        if verdict(case, Gsm8kMethod::Flexible, false) != case["outputs"]["sensible"].as_f64().unwrap() {
+    for case in cases("gsm8k.json")
+        .iter()
+        .filter(|c| c["outputs"]["ambiguous"] != true)
+    {
+        if verdict(case, Gsm8kMethod::Flexible, false)
+            != case["outputs"]["sensible"].as_f64().unwrap()
+        {
             let text = case["inputs"]["solution"].as_str().unwrap();
-            let tail: String = text.chars().skip(text.chars().count().saturating_sub(80)).collect();
-            wrong.push(format!("{}: {tail:?} against {}", case["desc"], case["inputs"]["ground_truth"]));
+            let tail: String = text
+                .chars()
+                .skip(text.chars().count().saturating_sub(80))
+                .collect();
+            wrong.push(format!(
+                "{}: {tail:?} against {}",
+                case["desc"], case["inputs"]["ground_truth"]
+            ));
         }
     }
-    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} cases:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }

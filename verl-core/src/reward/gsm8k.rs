@@ -31,7 +31,12 @@ pub struct Gsm8kOptions {
 
 impl Default for Gsm8kOptions {
     fn default() -> Self {
-        Gsm8kOptions { method: Gsm8kMethod::Strict, verl_compatible: false, score: 1.0, format_score: 0.0 }
+        Gsm8kOptions {
+            method: Gsm8kMethod::Strict,
+            verl_compatible: false,
+            score: 1.0,
+            format_score: 0.0,
+        }
     }
 }
 
@@ -112,7 +117,8 @@ impl Gsm8kReward {
 
 /// What follows the last closed thought.
 fn after_thinking(text: &str) -> &str {
-    text.rfind("</think>").map_or(text, |at| &text[at + "</think>".len()..])
+    text.rfind("</think>")
+        .map_or(text, |at| &text[at + "</think>".len()..])
 }
 
 /// The text behind the last `####` that is followed by anything.
@@ -134,7 +140,9 @@ fn verl_strict(window: &str) -> Option<String> {
     for (at, mark) in window.match_indices("#### ") {
         let rest = &window[at + mark.len()..];
         let sign = usize::from(rest.starts_with('-'));
-        let digits = rest[sign..].find(|c: char| !is_number_char(c)).unwrap_or(rest.len() - sign);
+        let digits = rest[sign..]
+            .find(|c: char| !is_number_char(c))
+            .unwrap_or(rest.len() - sign);
         if digits > 0 {
             found = Some(rest[..sign + digits].replace([',', '$'], ""));
         }
@@ -147,7 +155,9 @@ fn verl_flexible(window: &str) -> Option<String> {
     let mut runs: Vec<&str> = Vec::new();
     let mut rest = window;
     while let Some(at) = rest.find(is_number_char) {
-        let length = rest[at..].find(|c: char| !is_number_char(c)).unwrap_or(rest.len() - at);
+        let length = rest[at..]
+            .find(|c: char| !is_number_char(c))
+            .unwrap_or(rest.len() - at);
         let start = at - usize::from(rest[..at].ends_with('-'));
         runs.push(&rest[start..at + length]);
         rest = &rest[at + length..];
@@ -166,7 +176,9 @@ impl RewardFn for Gsm8kReward {
     }
 
     fn score(&self, input: &RewardInput<'_>) -> Result<Score, RewardError> {
-        let truth = input.answer.ok_or_else(|| RewardError::NoGroundTruth { reward: "gsm8k".into() })?;
+        let truth = input.answer.ok_or_else(|| RewardError::NoGroundTruth {
+            reward: "gsm8k".into(),
+        })?;
         let cause = self.judge(input.response, truth);
         let value = match cause {
             Cause::Correct => self.options.score,

@@ -28,18 +28,27 @@ impl Number {
         let side = line.rsplit('=').next().unwrap_or(&line);
         let runs = found(side);
         let first = runs.first()?;
-        let denied = side[..first.start].split_whitespace().any(|w| w.eq_ignore_ascii_case("not"));
+        let denied = side[..first.start]
+            .split_whitespace()
+            .any(|w| w.eq_ignore_ascii_case("not"));
         let offers_another = runs[1..].iter().any(|r| {
             let between = &side[first.end..r.start];
             // What stands in brackets or behind a comma comments on the answer.
             !between.contains(['(', ',', '.'])
         });
-        if denied || offers_another { None } else { first.number.clone() }
+        if denied || offers_another {
+            None
+        } else {
+            first.number.clone()
+        }
     }
 
     /// The last number of a text.
     pub(super) fn last(text: &str) -> Option<Number> {
-        found(&normalised(text)).into_iter().rev().find_map(|run| run.number)
+        found(&normalised(text))
+            .into_iter()
+            .rev()
+            .find_map(|run| run.number)
     }
 }
 
@@ -52,7 +61,11 @@ struct Run {
 
 /// One spelling for each sign, digit and separator.
 fn normalised(text: &str) -> String {
-    let text = text.replace("{,}", ",").replace("\\,", "").replace("\\$", "").replace("\\%", "%");
+    let text = text
+        .replace("{,}", ",")
+        .replace("\\,", "")
+        .replace("\\$", "")
+        .replace("\\%", "%");
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -73,7 +86,9 @@ fn normalised(text: &str) -> String {
 /// Value of a decimal digit of the scripts in use.
 fn digit_value(c: char) -> Option<u8> {
     const ZEROS: [u32; 6] = [0x0660, 0x06F0, 0x0966, 0x09E6, 0x0E50, 0xFF10];
-    let zero = ZEROS.iter().find(|z| (**z..**z + 10).contains(&(c as u32)))?;
+    let zero = ZEROS
+        .iter()
+        .find(|z| (**z..**z + 10).contains(&(c as u32)))?;
     u8::try_from(c as u32 - zero).ok()
 }
 
@@ -92,7 +107,11 @@ fn found(text: &str) -> Vec<Run> {
         let start = i;
         i = end_of_run(bytes, i);
         let number = decimal(&text[start..i], is_negative(&text[..start]));
-        runs.push(Run { start, end: i, number });
+        runs.push(Run {
+            start,
+            end: i,
+            number,
+        });
     }
     runs
 }
@@ -115,8 +134,12 @@ fn end_of_run(bytes: &[u8], mut i: usize) -> usize {
 /// between them allowed; one behind a number is a dash.
 fn is_negative(before: &str) -> bool {
     let before = before.trim_end_matches([' ', '$', '€', '£', '*', '"']);
-    let Some(rest) = before.strip_suffix('-') else { return false };
-    !rest.trim_end().ends_with(|c: char| c.is_ascii_digit() || c == '.')
+    let Some(rest) = before.strip_suffix('-') else {
+        return false;
+    };
+    !rest
+        .trim_end()
+        .ends_with(|c: char| c.is_ascii_digit() || c == '.')
 }
 
 /// Reads digits, group separators and at most one point.
@@ -131,15 +154,24 @@ fn decimal(run: &str, negative: bool) -> Option<Number> {
         None => whole.to_string(),
         Some(_) if well_grouped(whole) => whole.replace(',', ""),
         // A decimal comma.
-        Some((w, f)) if fraction.is_empty() && plain(w) && plain(f) => return decimal(&format!("{w}.{f}"), negative),
+        Some((w, f)) if fraction.is_empty() && plain(w) && plain(f) => {
+            return decimal(&format!("{w}.{f}"), negative);
+        }
         Some(_) => return None,
     };
     if !plain(&whole) {
         return None;
     }
-    let (whole, fraction) = (whole.trim_start_matches('0').to_string(), fraction.trim_end_matches('0').to_string());
+    let (whole, fraction) = (
+        whole.trim_start_matches('0').to_string(),
+        fraction.trim_end_matches('0').to_string(),
+    );
     let zero = whole.is_empty() && fraction.is_empty();
-    Some(Number { negative: negative && !zero, whole, fraction })
+    Some(Number {
+        negative: negative && !zero,
+        whole,
+        fraction,
+    })
 }
 
 /// Groups of two or three digits, the last of three.
@@ -157,11 +189,26 @@ mod tests {
     #[test]
     fn spellings_of_one_number() {
         let same = |a: &str, b: &str| assert_eq!(Number::parse(a), Number::parse(b), "{a} {b}");
-        for (a, b) in [("$18", "18"), ("18.00", "18"), ("70,000", "70000"), ("−5", "-5"), ("018", "18"), ("-0", "0"),
-            (".5", "0.5"), ("70 000", "70000"), ("18,00", "18"), ("1,00,000", "100000"), ("１８", "18"), ("- 5", "-5")] {
+        for (a, b) in [
+            ("$18", "18"),
+            ("18.00", "18"),
+            ("70,000", "70000"),
+            ("−5", "-5"),
+            ("018", "18"),
+            ("-0", "0"),
+            (".5", "0.5"),
+            ("70 000", "70000"),
+            ("18,00", "18"),
+            ("1,00,000", "100000"),
+            ("１８", "18"),
+            ("- 5", "-5"),
+        ] {
             same(a, b);
         }
-        assert_ne!(Number::parse("9007199254740993"), Number::parse("9007199254740992"));
+        assert_ne!(
+            Number::parse("9007199254740993"),
+            Number::parse("9007199254740992")
+        );
         assert_eq!(Number::parse("1.8.0"), None);
     }
 

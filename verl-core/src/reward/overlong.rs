@@ -69,9 +69,8 @@ impl OverlongPenalty {
     pub fn new(options: OverlongOptions) -> Result<Self> {
         let (max, buffer) = (options.max_response_length, options.buffer_length);
         if buffer == 0 || buffer > max {
-            let message = format!(
-                "must lie between 1 and the longest response ({max} tokens), got {buffer}"
-            );
+            let message =
+                format!("must lie between 1 and the longest response ({max} tokens), got {buffer}");
             return Err(Error::config("reward.buffer_length", message));
         }
         let factor = options.penalty_factor;
@@ -91,7 +90,11 @@ impl OverlongPenalty {
             uncapped,
         } = self.options;
         let over = tokens.saturating_sub(max_response_length - buffer_length);
-        let over = if uncapped { over } else { over.min(buffer_length) };
+        let over = if uncapped {
+            over
+        } else {
+            over.min(buffer_length)
+        };
         if over == 0 {
             return 0.0;
         }
@@ -125,7 +128,9 @@ mod tests {
     #[test]
     fn bad_options_are_refused() {
         assert!(OverlongPenalty::new(options(10, 0)).is_err());
-        let error = OverlongPenalty::new(options(10, 11)).unwrap_err().to_string();
+        let error = OverlongPenalty::new(options(10, 11))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("between 1 and the longest response (10 tokens), got 11"));
         let mut negative = options(10, 4);
         negative.penalty_factor = -1.0;

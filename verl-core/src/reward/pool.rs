@@ -110,7 +110,11 @@ impl ScoringPool {
         if timeout.is_zero() {
             return Err(Error::config("reward.timeout_s", "must be positive"));
         }
-        Ok(ScoringPool { timeout, workers, state: Mutex::new(State::default()) })
+        Ok(ScoringPool {
+            timeout,
+            workers,
+            state: Mutex::new(State::default()),
+        })
     }
 
     /// Scores a batch; outcomes come in the order of the inputs.
@@ -118,7 +122,11 @@ impl ScoringPool {
     /// # Errors
     /// [`Error::Aborted`] when too many scorers of earlier answers still hang,
     /// [`Error::Io`] when no thread can be started.
-    pub fn score_batch(&self, reward: &Arc<dyn RewardFn>, inputs: Vec<OwnedInput>) -> Result<Vec<Outcome>> {
+    pub fn score_batch(
+        &self,
+        reward: &Arc<dyn RewardFn>,
+        inputs: Vec<OwnedInput>,
+    ) -> Result<Vec<Outcome>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (done, finished) = channel();
         let mut outcomes: Vec<Option<Outcome>> = vec![None; inputs.len()];
@@ -127,11 +135,24 @@ impl ScoringPool {
         let mut serial = 0;
         loop {
             while running.len() < self.workers {
-                let Some((index, input)) = waiting.next() else { break };
+                let Some((index, input)) = waiting.next() else {
+                    break;
+                };
                 serial += 1;
-                let job = Job { reward: reward.clone(), input, index, serial, done: done.clone() };
+                let job = Job {
+                    reward: reward.clone(),
+                    input,
+                    index,
+                    serial,
+                    done: done.clone(),
+                };
                 let worker = assign(&mut state, job)?;
-                running.push(Running { worker, index, serial, deadline: Instant::now() + self.timeout });
+                running.push(Running {
+                    worker,
+                    index,
+                    serial,
+                    deadline: Instant::now() + self.timeout,
+                });
             }
             if running.is_empty() {
                 break;
@@ -147,7 +168,10 @@ impl ScoringPool {
                 None => expire(&mut running, &mut outcomes, &mut state)?,
             }
         }
-        Ok(outcomes.into_iter().map(|o| o.unwrap_or(Outcome::TimedOut)).collect())
+        Ok(outcomes
+            .into_iter()
+            .map(|o| o.unwrap_or(Outcome::TimedOut))
+            .collect())
     }
 }
 
@@ -162,7 +186,11 @@ fn next_done(finished: &Receiver<Done>, running: &[Running]) -> Option<Done> {
 
 /// Gives up on the jobs whose deadline has passed; their workers end by
 /// themselves, if ever, because nobody sends them another job.
-fn expire(running: &mut Vec<Running>, outcomes: &mut [Option<Outcome>], state: &mut State) -> Result<()> {
+fn expire(
+    running: &mut Vec<Running>,
+    outcomes: &mut [Option<Outcome>],
+    state: &mut State,
+) -> Result<()> {
     let now = Instant::now();
     running.retain(|r| {
         let late = r.deadline <= now;
@@ -203,17 +231,26 @@ fn start() -> Result<Worker> {
         for job in inbox {
             let outcome = score(&*job.reward, &job.input);
             // The batch may have given up on this answer.
-            let _ = job.done.send(Done { index: job.index, serial: job.serial, outcome });
+            let _ = job.done.send(Done {
+                index: job.index,
+                serial: job.serial,
+                outcome,
+            });
         }
     };
-    thread::Builder::new().name("reward".into()).spawn(run).map_err(Error::io("scoring thread"))?;
+    thread::Builder::new()
+        .name("reward".into())
+        .spawn(run)
+        .map_err(Error::io("scoring thread"))?;
     Ok(Worker { jobs })
 }
 
 fn score(reward: &dyn RewardFn, input: &OwnedInput) -> Outcome {
     match catch_unwind(AssertUnwindSafe(|| reward.score(&input.as_input()))) {
         Ok(Ok(score)) if score.value.is_finite() => Outcome::Scored(score),
-        Ok(Ok(score)) => Outcome::Failed(format!("{}: the score is {}", reward.name(), score.value)),
+        Ok(Ok(score)) => {
+            Outcome::Failed(format!("{}: the score is {}", reward.name(), score.value))
+        }
         Ok(Err(RewardError::Failed(message))) => Outcome::Failed(message),
         Ok(Err(error)) => Outcome::Failed(error.to_string()),
         Err(panic) => Outcome::Panicked(panic_text(&*panic)),
@@ -222,12 +259,16 @@ fn score(reward: &dyn RewardFn, input: &OwnedInput) -> Outcome {
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| s.to_string());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".into())
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without a message".into())
 }
 
 impl fmt::Debug for ScoringPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScoringPool").field("workers", &self.workers).field("timeout", &self.timeout).finish()
+        f.debug_struct("ScoringPool")
+            .field("workers", &self.workers)
+            .field("timeout", &self.timeout)
+            .finish()
     }
 }
 
@@ -237,7 +278,10 @@ mod tests {
     use crate::reward::{ScoringStats, reward_fn};
 
     fn inputs(responses: &[&str]) -> Vec<OwnedInput> {
-        responses.iter().map(|r| OwnedInput::new("q", *r, serde_json::Map::new())).collect()
+        responses
+            .iter()
+            .map(|r| OwnedInput::new("q", *r, serde_json::Map::new()))
+            .collect()
     }
 
     fn scorer() -> Arc<dyn RewardFn> {
@@ -257,25 +301,42 @@ mod tests {
         let pool = ScoringPool::new(2, Duration::from_millis(200)).unwrap();
         for _ in 0..5 {
             let start = Instant::now();
-            let outcomes = pool.score_batch(&scorer(), inputs(&["a", "hang", "aa", "b", "bb", "c", "cc", "ccc"])).unwrap();
+            let outcomes = pool
+                .score_batch(
+                    &scorer(),
+                    inputs(&["a", "hang", "aa", "b", "bb", "c", "cc", "ccc"]),
+                )
+                .unwrap();
             assert!(start.elapsed() < Duration::from_millis(1500));
             assert_eq!(outcomes[1], Outcome::TimedOut);
             assert_eq!(outcomes[7], Outcome::Scored(Score::new(3.0)));
             assert_eq!(ScoringStats::of(&outcomes).timed_out, 1);
-            assert_eq!(pool.state.lock().unwrap().idle.len(), 1, "the other worker is free again");
+            assert_eq!(
+                pool.state.lock().unwrap().idle.len(),
+                1,
+                "the other worker is free again"
+            );
         }
     }
 
     #[test]
     fn failures_panics_and_bad_scores_are_counted_not_zero() {
         let pool = ScoringPool::new(2, Duration::from_secs(5)).unwrap();
-        let outcomes = pool.score_batch(&scorer(), inputs(&["fail", "panic", "nan", "ok"])).unwrap();
+        let outcomes = pool
+            .score_batch(&scorer(), inputs(&["fail", "panic", "nan", "ok"]))
+            .unwrap();
         assert_eq!(outcomes[0], Outcome::Failed("service down".into()));
         assert_eq!(outcomes[1], Outcome::Panicked("no such answer".into()));
         assert!(matches!(&outcomes[2], Outcome::Failed(m) if m.contains("NaN")));
         let stats = ScoringStats::of(&outcomes);
         assert_eq!((stats.scored, stats.unscored()), (1, 3));
-        assert!(stats.check(0.5, &outcomes).unwrap_err().to_string().contains("service down"));
+        assert!(
+            stats
+                .check(0.5, &outcomes)
+                .unwrap_err()
+                .to_string()
+                .contains("service down")
+        );
     }
 
     #[test]

@@ -157,6 +157,9 @@ mod tests {
         assert_eq!(twice.total(), 16);
         assert!(stats.check(0.5, &outcomes).is_ok());
         let error = stats.check(0.1, &outcomes).unwrap_err().to_string();
-        assert!(error.contains("3 of 8 answers") && error.contains("service down"), "{error}");
+        assert!(
+            error.contains("3 of 8 answers") && error.contains("service down"),
+            "{error}"
+        );
     }
 }

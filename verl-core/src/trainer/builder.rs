@@ -71,14 +71,33 @@ impl Trainer {
         settings.validate()?;
         check_needs(&parts, &settings)?;
         if parts.prompts.is_empty() {
-            return Err(Error::config("data.train_files", "there are no prompts to train on"));
+            return Err(Error::config(
+                "data.train_files",
+                "there are no prompts to train on",
+            ));
         }
-        let reference = parts.algorithm.requirements().reference.then(|| parts.policy.frozen());
-        let store = settings.checkpoints.as_ref().map(|c| CheckpointStore::new(&c.dir, c.keep)).transpose()?;
+        let reference = parts
+            .algorithm
+            .requirements()
+            .reference
+            .then(|| parts.policy.frozen());
+        let store = settings
+            .checkpoints
+            .as_ref()
+            .map(|c| CheckpointStore::new(&c.dir, c.keep))
+            .transpose()?;
         Ok(Trainer {
             pool: ScoringPool::new(settings.reward_workers, settings.reward_timeout)?,
-            loader: PromptLoader::new(parts.prompts.len(), settings.prompts_per_step, settings.seed, settings.shuffle)?,
-            kl: parts.algorithm.kl_in_reward().map(|kl| KlController::new(kl.control)),
+            loader: PromptLoader::new(
+                parts.prompts.len(),
+                settings.prompts_per_step,
+                settings.seed,
+                settings.shuffle,
+            )?,
+            kl: parts
+                .algorithm
+                .kl_in_reward()
+                .map(|kl| KlController::new(kl.control)),
             reference,
             store,
             stop: StopHandle::default(),
@@ -121,7 +140,10 @@ fn check_needs(parts: &Parts, settings: &TrainSettings) -> Result<()> {
     let algorithm = &parts.algorithm;
     let needs = algorithm.requirements();
     if needs.critic && parts.critic.is_none() {
-        let message = format!("`{}` needs a critic; give the run one (section `critic`)", algorithm.name());
+        let message = format!(
+            "`{}` needs a critic; give the run one (section `critic`)",
+            algorithm.name()
+        );
         return Err(Error::config("algorithm.name", message));
     }
     if settings.samples_per_prompt < needs.min_group_size {
@@ -136,7 +158,10 @@ fn check_needs(parts: &Parts, settings: &TrainSettings) -> Result<()> {
     check_columns(&**algorithm)?;
     let terms = algorithm.policy_terms();
     if (terms.kl_loss.is_some() || algorithm.kl_in_reward().is_some()) && !needs.reference {
-        let message = format!("`{}` uses a KL term but does not ask for a reference policy", algorithm.name());
+        let message = format!(
+            "`{}` uses a KL term but does not ask for a reference policy",
+            algorithm.name()
+        );
         return Err(Error::invalid(message));
     }
     Ok(())
@@ -151,8 +176,13 @@ fn check_columns(algorithm: &dyn Algorithm) -> Result<()> {
         _ => true,
     };
     let estimator = algorithm.estimator().needs().iter();
-    let value_loss = algorithm.value_loss().map_or(&[][..], |(loss, _)| loss.needs()).iter();
-    let mut read = estimator.chain(algorithm.policy_loss().needs()).chain(value_loss);
+    let value_loss = algorithm
+        .value_loss()
+        .map_or(&[][..], |(loss, _)| loss.needs())
+        .iter();
+    let mut read = estimator
+        .chain(algorithm.policy_loss().needs())
+        .chain(value_loss);
     match read.find(|column| !computed(**column)) {
         Some(column) => Err(Error::invalid(format!(
             "`{}` reads the column `{}` but its requirements do not ask for what fills it; {}",

@@ -25,16 +25,29 @@ impl Trainer {
         let plan = Plan::evaluation(prompts.iter().collect(), n, &self.settings.eval.sampling);
         let parts = &mut self.parts;
         parts.engine.sync_weights(&parts.policy.weights())?;
-        let answers = sample(&mut *parts.engine, &*parts.tokenizer, &plan, self.settings.seed)?;
+        let answers = sample(
+            &mut *parts.engine,
+            &*parts.tokenizer,
+            &plan,
+            self.settings.seed,
+        )?;
         let (outcomes, stats) = self.score(&plan, &answers)?;
         let rewards: Vec<f32> = outcomes.iter().map(|o| self.reward_of(o)).collect();
         let total = rewards.len() as f64;
         let mean = rewards.iter().map(|r| f64::from(*r)).sum::<f64>() / total;
         metrics.set(format!("val-core/{name}/reward/mean@{n}"), mean);
         if stats.correct + stats.wrong + stats.no_answer > 0 {
-            metrics.set(format!("val-core/{name}/acc/mean@{n}"), stats.correct as f64 / total);
+            metrics.set(
+                format!("val-core/{name}/acc/mean@{n}"),
+                stats.correct as f64 / total,
+            );
         }
-        let length = answers.rollouts.iter().map(|r| r.tokens.len()).sum::<usize>() as f64 / total;
+        let length = answers
+            .rollouts
+            .iter()
+            .map(|r| r.tokens.len())
+            .sum::<usize>() as f64
+            / total;
         metrics.set(format!("val-aux/{name}/response_length/mean"), length);
         clock.lap("testing", &mut metrics);
         self.log_completions(Split::Val, &plan, &answers, &outcomes)?;

@@ -2,8 +2,8 @@
 
 use super::Trainer;
 use super::step::Clock;
-use crate::tracking::{Metrics, Summary};
 use crate::Result;
+use crate::tracking::{Metrics, Summary};
 
 /// How a run went.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +45,11 @@ impl Trainer {
             Err(error) => error.to_string(),
         };
         report.summary = self.summary(&report, ended);
-        let finished = self.parts.trackers.iter_mut().try_for_each(|t| t.finish(&report.summary));
+        let finished = self
+            .parts
+            .trackers
+            .iter_mut()
+            .try_for_each(|t| t.finish(&report.summary));
         result.and(finished).map(|()| report)
     }
 
@@ -76,7 +80,9 @@ impl Trainer {
         let due = |every: u64, step: u64| last || (every > 0 && step.is_multiple_of(every));
         if due(self.settings.eval.every, self.step) {
             let evaluation = self.evaluate()?;
-            evaluation.iter().for_each(|(name, value)| metrics.set(name, value));
+            evaluation
+                .iter()
+                .for_each(|(name, value)| metrics.set(name, value));
             report.after = evaluation;
         }
         let every = self.settings.checkpoints.as_ref().map(|c| c.every);
@@ -115,7 +121,11 @@ impl Trainer {
 
     fn log(&mut self, metrics: &Metrics) -> Result<()> {
         match metrics.iter().next() {
-            Some(_) => self.parts.trackers.iter_mut().try_for_each(|t| t.log_step(metrics)),
+            Some(_) => self
+                .parts
+                .trackers
+                .iter_mut()
+                .try_for_each(|t| t.log_step(metrics)),
             None => Ok(()),
         }
     }

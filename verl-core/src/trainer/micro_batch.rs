@@ -14,14 +14,24 @@ pub fn micro_batches<'a>(
     budget: usize,
     most: Option<usize>,
 ) -> Vec<Vec<&'a Trajectory>> {
-    let mut order: Vec<&Trajectory> = trajectories.iter().copied().filter(|t| t.policy_tokens() > 0).collect();
+    let mut order: Vec<&Trajectory> = trajectories
+        .iter()
+        .copied()
+        .filter(|t| t.policy_tokens() > 0)
+        .collect();
     order.sort_by_key(|t| (t.group(), std::cmp::Reverse(t.response().len()), t.sample()));
     let mut batches: Vec<Vec<&Trajectory>> = Vec::new();
     let mut tokens = 0;
     for t in order {
-        let shares = batches.last().and_then(|b| b.last()).is_some_and(|last| last.prompt() == t.prompt());
+        let shares = batches
+            .last()
+            .and_then(|b| b.last())
+            .is_some_and(|last| last.prompt() == t.prompt());
         let cost = t.response().len() + if shares { 0 } else { t.prompt().len() };
-        match batches.last_mut().filter(|b| tokens + cost <= budget && b.len() < most.unwrap_or(usize::MAX)) {
+        match batches
+            .last_mut()
+            .filter(|b| tokens + cost <= budget && b.len() < most.unwrap_or(usize::MAX))
+        {
             Some(batch) => {
                 batch.push(t);
                 tokens += cost;
@@ -54,30 +64,51 @@ mod tests {
     }
 
     fn lengths(batches: &[Vec<&Trajectory>]) -> Vec<Vec<usize>> {
-        batches.iter().map(|b| b.iter().map(|t| t.response().len()).collect()).collect()
+        batches
+            .iter()
+            .map(|b| b.iter().map(|t| t.response().len()).collect())
+            .collect()
     }
 
     #[test]
     fn shared_prompts_are_counted_once() {
-        let all: Vec<Trajectory> = [3, 5, 4].into_iter().enumerate().map(|(i, n)| trajectory(0, i, 10, n)).collect();
+        let all: Vec<Trajectory> = [3, 5, 4]
+            .into_iter()
+            .enumerate()
+            .map(|(i, n)| trajectory(0, i, 10, n))
+            .collect();
         let refs: Vec<&Trajectory> = all.iter().collect();
         assert_eq!(lengths(&micro_batches(&refs, 22, None)), [vec![5, 4, 3]]);
-        assert_eq!(lengths(&micro_batches(&refs, 21, None)), [vec![5, 4], vec![3]]);
-        assert_eq!(lengths(&micro_batches(&refs, 22, Some(2))), [vec![5, 4], vec![3]]);
+        assert_eq!(
+            lengths(&micro_batches(&refs, 21, None)),
+            [vec![5, 4], vec![3]]
+        );
+        assert_eq!(
+            lengths(&micro_batches(&refs, 22, Some(2))),
+            [vec![5, 4], vec![3]]
+        );
     }
 
     #[test]
     fn nothing_is_lost_but_empty_answers() {
-        let all: Vec<Trajectory> = (0..20).map(|i| trajectory(i / 4, (i % 4) as usize, 3, (i % 7) as usize)).collect();
+        let all: Vec<Trajectory> = (0..20)
+            .map(|i| trajectory(i / 4, (i % 4) as usize, 3, (i % 7) as usize))
+            .collect();
         let refs: Vec<&Trajectory> = all.iter().collect();
         let kept: usize = micro_batches(&refs, 9, None).iter().map(Vec::len).sum();
-        assert_eq!(kept, refs.iter().filter(|t| !t.response().is_empty()).count());
+        assert_eq!(
+            kept,
+            refs.iter().filter(|t| !t.response().is_empty()).count()
+        );
     }
 
     #[test]
     fn a_trajectory_over_the_budget_stands_alone() {
         let all = [trajectory(0, 0, 5, 50), trajectory(0, 1, 5, 2)];
         let refs: Vec<&Trajectory> = all.iter().collect();
-        assert_eq!(lengths(&micro_batches(&refs, 10, None)), [vec![50], vec![2]]);
+        assert_eq!(
+            lengths(&micro_batches(&refs, 10, None)),
+            [vec![50], vec![2]]
+        );
     }
 }

@@ -29,7 +29,10 @@ impl Trainer {
     /// When the run has no checkpoint folder or it cannot be written; older
     /// checkpoints are untouched then.
     pub fn save_checkpoint(&mut self) -> Result<PathBuf> {
-        let store = self.store.as_ref().ok_or_else(|| Error::invalid("this run has no checkpoint folder"))?;
+        let store = self
+            .store
+            .as_ref()
+            .ok_or_else(|| Error::invalid("this run has no checkpoint folder"))?;
         let checkpoint = store.save(self.step, |dir| {
             self.parts.policy.save_state(&subfolder(dir, "policy")?)?;
             if let Some(critic) = &self.parts.critic {
@@ -50,7 +53,8 @@ impl Trainer {
             skipped: self.skipped,
             totals: self.totals.clone(),
         };
-        let text = serde_json::to_string_pretty(&position).map_err(|e| Error::malformed(path, e.to_string()))?;
+        let text = serde_json::to_string_pretty(&position)
+            .map_err(|e| Error::malformed(path, e.to_string()))?;
         std::fs::write(path, text).map_err(Error::io(path))
     }
 
@@ -61,12 +65,16 @@ impl Trainer {
     /// # Errors
     /// When a checkpoint is whole but not of this run's kind.
     pub fn resume_latest(&mut self) -> Result<Option<u64>> {
-        let Some(store) = &self.store else { return Ok(None) };
+        let Some(store) = &self.store else {
+            return Ok(None);
+        };
         let (latest, skipped) = store.latest()?;
         for s in skipped {
             tracing::warn!(checkpoint = %s.path.display(), reason = %s.reason, "checkpoint passed over");
         }
-        latest.map(|checkpoint| self.restore(&checkpoint.path)).transpose()
+        latest
+            .map(|checkpoint| self.restore(&checkpoint.path))
+            .transpose()
     }
 
     /// Goes on from a checkpoint folder; returns its step.
@@ -81,11 +89,15 @@ impl Trainer {
     fn restore(&mut self, dir: &Path) -> Result<u64> {
         let path = dir.join(POSITION);
         let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
-        let position: Position =
-            serde_json::from_str(&text).map_err(|e| Error::malformed_at(&path, e.line(), e.to_string()))?;
+        let position: Position = serde_json::from_str(&text)
+            .map_err(|e| Error::malformed_at(&path, e.line(), e.to_string()))?;
         let seed = self.settings.seed;
         if position.seed != seed {
-            let message = format!("the checkpoint in {} was written with seed {}, this run has {seed}", dir.display(), position.seed);
+            let message = format!(
+                "the checkpoint in {} was written with seed {}, this run has {seed}",
+                dir.display(),
+                position.seed
+            );
             return Err(Error::config("seed", message));
         }
         self.parts.policy.load_state(&dir.join("policy"))?;

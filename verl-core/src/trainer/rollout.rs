@@ -1,7 +1,7 @@
 //! Sampling and scoring.
 
 use super::{Prompt, Trainer};
-use crate::reward::{OwnedInput, Outcome, ScoringStats};
+use crate::reward::{Outcome, OwnedInput, ScoringStats};
 use crate::rollout::{Rollout, RolloutEngine, RolloutRequest, SamplingParams, sample_seed};
 use crate::text::Tokenizer;
 use crate::types::{FinishReason, Group, GroupId, Trajectory, TrajectoryParts};
@@ -21,14 +21,33 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn training(prompts: Vec<&'a Prompt>, samples: usize, params: &SamplingParams, step: u64) -> Self {
-        Plan { prompts, samples, params: Arc::new(params.clone()), stream: step }
+    pub(super) fn training(
+        prompts: Vec<&'a Prompt>,
+        samples: usize,
+        params: &SamplingParams,
+        step: u64,
+    ) -> Self {
+        Plan {
+            prompts,
+            samples,
+            params: Arc::new(params.clone()),
+            stream: step,
+        }
     }
 
     /// Evaluation draws the same random numbers at every step, so that two
     /// evaluations differ by the weights alone.
-    pub(super) fn evaluation(prompts: Vec<&'a Prompt>, samples: usize, params: &SamplingParams) -> Self {
-        Plan { prompts, samples, params: Arc::new(params.clone()), stream: EVAL_STREAM }
+    pub(super) fn evaluation(
+        prompts: Vec<&'a Prompt>,
+        samples: usize,
+        params: &SamplingParams,
+    ) -> Self {
+        Plan {
+            prompts,
+            samples,
+            params: Arc::new(params.clone()),
+            stream: EVAL_STREAM,
+        }
     }
 
     fn requests(&self, seed: u64) -> Vec<RolloutRequest> {
@@ -65,22 +84,37 @@ pub(super) fn sample(
         let at = rollout.group.0 as usize * plan.samples + rollout.sample;
         match slots.get_mut(at) {
             Some(slot) if slot.is_none() => *slot = Some(rollout),
-            _ => return Err(Error::invalid(format!("the engine returned an answer nobody asked for: group {}, sample {}", rollout.group.0, rollout.sample))),
+            _ => {
+                return Err(Error::invalid(format!(
+                    "the engine returned an answer nobody asked for: group {}, sample {}",
+                    rollout.group.0, rollout.sample
+                )));
+            }
         }
         Ok(())
     })?;
     let rollouts: Vec<Rollout> = slots.into_iter().flatten().collect();
     if rollouts.len() != total {
-        return Err(Error::invalid(format!("the engine returned {} of {total} answers", rollouts.len())));
+        return Err(Error::invalid(format!(
+            "the engine returned {} of {total} answers",
+            rollouts.len()
+        )));
     }
-    let texts = rollouts.iter().map(|r| tokenizer.decode(&r.tokens, true)).collect::<Result<_>>()?;
+    let texts = rollouts
+        .iter()
+        .map(|r| tokenizer.decode(&r.tokens, true))
+        .collect::<Result<_>>()?;
     Ok(Answers { rollouts, texts })
 }
 
 impl Trainer {
     /// Scores answers. Failures get the configured score and are counted;
     /// too many of them end the run.
-    pub(super) fn score(&self, plan: &Plan<'_>, answers: &Answers) -> Result<(Vec<Outcome>, ScoringStats)> {
+    pub(super) fn score(
+        &self,
+        plan: &Plan<'_>,
+        answers: &Answers,
+    ) -> Result<(Vec<Outcome>, ScoringStats)> {
         let input = |(i, (rollout, text)): (usize, (&Rollout, &String))| {
             let prompt = plan.prompts[i / plan.samples];
             let input = OwnedInput::new(prompt.text.clone(), text.clone(), prompt.row.clone())
@@ -90,7 +124,13 @@ impl Trainer {
                 None => input,
             }
         };
-        let inputs = answers.rollouts.iter().zip(&answers.texts).enumerate().map(input).collect();
+        let inputs = answers
+            .rollouts
+            .iter()
+            .zip(&answers.texts)
+            .enumerate()
+            .map(input)
+            .collect();
         let outcomes = self.pool.score_batch(&self.parts.reward, inputs)?;
         let stats = ScoringStats::of(&outcomes);
         stats.check(self.settings.max_failure_fraction, &outcomes)?;
@@ -129,7 +169,10 @@ fn trajectory(prompt: &Prompt, rollout: &Rollout, reward: f32) -> Result<Traject
         finish: rollout.finish,
         weight_version: rollout.weight_version,
     })?;
-    trajectory.set(crate::types::Column::RolloutLogProbs, rollout.log_probs.clone())?;
+    trajectory.set(
+        crate::types::Column::RolloutLogProbs,
+        rollout.log_probs.clone(),
+    )?;
     trajectory.set_score(reward)?;
     Ok(trajectory)
 }

@@ -110,7 +110,13 @@ impl Default for TrainSettings {
 
 impl Default for EvalSettings {
     fn default() -> Self {
-        EvalSettings { every: 10, before: true, samples: 1, sampling: SamplingParams::greedy(256), name: "eval".into() }
+        EvalSettings {
+            every: 10,
+            before: true,
+            samples: 1,
+            sampling: SamplingParams::greedy(256),
+            name: "eval".into(),
+        }
     }
 }
 
@@ -135,7 +141,10 @@ impl TrainSettings {
         }
         match self.mini_batch_prompts {
             Some(m) if m == 0 || m > self.prompts_per_step => {
-                let message = format!("{m} must lie between 1 and prompts_per_step, {}", self.prompts_per_step);
+                let message = format!(
+                    "{m} must lie between 1 and prompts_per_step, {}",
+                    self.prompts_per_step
+                );
                 return Err(Error::config("mini_batch_prompts", message));
             }
             _ => {}
@@ -144,7 +153,10 @@ impl TrainSettings {
             return Err(Error::config("max_failure_fraction", "must lie in [0, 1]"));
         }
         if self.sampling.temperature == 0.0 && self.samples_per_prompt > 1 {
-            return Err(Error::config("sampling.temperature", "greedy answers to one prompt are all equal; set it above 0"));
+            return Err(Error::config(
+                "sampling.temperature",
+                "greedy answers to one prompt are all equal; set it above 0",
+            ));
         }
         self.sampling.validate()?;
         self.eval.sampling.validate()

@@ -30,23 +30,35 @@ impl Averages {
 
 impl Trainer {
     /// All updates of the policy on one step's groups.
-    pub(super) fn update_policy(&mut self, groups: &[Group], averages: &mut Averages) -> Result<()> {
+    pub(super) fn update_policy(
+        &mut self,
+        groups: &[Group],
+        averages: &mut Averages,
+    ) -> Result<()> {
         for _ in 0..self.settings.epochs {
             for mini in groups.chunks(self.mini_batch()) {
-                let Trainer { parts, settings, .. } = self;
+                let Trainer {
+                    parts, settings, ..
+                } = self;
                 let (algorithm, policy) = (&parts.algorithm, &mut parts.policy);
                 let trajectories = members(mini);
                 let terms = algorithm.policy_terms();
                 let objective = Objective {
                     loss: algorithm.policy_loss(),
                     aggregation: terms.aggregation,
-                    denominators: Denominators::count(trajectories.iter().map(|t| t.policy_tokens())),
+                    denominators: Denominators::count(
+                        trajectories.iter().map(|t| t.policy_tokens()),
+                    ),
                     entropy_coeff: terms.entropy_coeff,
                     kl: terms.kl_loss,
                     temperature: settings.sampling.temperature,
                 };
                 let mut sums = Sums::default();
-                for micro in micro_batches(&trajectories, settings.micro_batch_tokens, settings.micro_batch_samples) {
+                for micro in micro_batches(
+                    &trajectories,
+                    settings.micro_batch_tokens,
+                    settings.micro_batch_samples,
+                ) {
                     sums.add(policy.forward_backward(&micro, &objective)?);
                 }
                 let report = sums.finish("actor", &mut **policy, averages)?;
@@ -57,18 +69,35 @@ impl Trainer {
     }
 
     /// All updates of the critic on one step's groups.
-    pub(super) fn update_critic(&mut self, groups: &[Group], averages: &mut Averages) -> Result<()> {
+    pub(super) fn update_critic(
+        &mut self,
+        groups: &[Group],
+        averages: &mut Averages,
+    ) -> Result<()> {
         for _ in 0..self.settings.critic_epochs {
             for mini in groups.chunks(self.mini_batch()) {
-                let Trainer { parts, settings, .. } = self;
-                let (Some(critic), Some((loss, aggregation))) = (&mut parts.critic, parts.algorithm.value_loss()) else {
+                let Trainer {
+                    parts, settings, ..
+                } = self;
+                let (Some(critic), Some((loss, aggregation))) =
+                    (&mut parts.critic, parts.algorithm.value_loss())
+                else {
                     return Ok(());
                 };
                 let trajectories = members(mini);
-                let denominators = Denominators::count(trajectories.iter().map(|t| t.policy_tokens()));
-                let objective = ValueObjective { loss, aggregation, denominators };
+                let denominators =
+                    Denominators::count(trajectories.iter().map(|t| t.policy_tokens()));
+                let objective = ValueObjective {
+                    loss,
+                    aggregation,
+                    denominators,
+                };
                 let mut sums = Sums::default();
-                for micro in micro_batches(&trajectories, settings.micro_batch_tokens, settings.micro_batch_samples) {
+                for micro in micro_batches(
+                    &trajectories,
+                    settings.micro_batch_tokens,
+                    settings.micro_batch_samples,
+                ) {
                     sums.add(critic.forward_backward(&micro, &objective)?);
                 }
                 let report = sums.finish("critic", &mut **critic, averages)?;
@@ -79,7 +108,10 @@ impl Trainer {
     }
 
     fn mini_batch(&self) -> usize {
-        self.settings.mini_batch_prompts.unwrap_or(self.settings.prompts_per_step).max(1)
+        self.settings
+            .mini_batch_prompts
+            .unwrap_or(self.settings.prompts_per_step)
+            .max(1)
     }
 
     /// Counts a skipped update; too many in a row end the run.
@@ -118,12 +150,21 @@ impl Sums {
     }
 
     /// Steps the optimizer, unless a logged quantity is not finite.
-    fn finish<T: Trainable + ?Sized>(self, who: &str, model: &mut T, averages: &mut Averages) -> Result<UpdateReport> {
+    fn finish<T: Trainable + ?Sized>(
+        self,
+        who: &str,
+        model: &mut T,
+        averages: &mut Averages,
+    ) -> Result<UpdateReport> {
         let bad = self.metrics.iter().find(|(_, v)| !v.is_finite());
         let report = match bad {
             Some((name, value)) => {
                 model.discard_gradients();
-                UpdateReport { grad_norm: f64::NAN, lr: 0.0, skipped: Some(format!("{name} is {value}")) }
+                UpdateReport {
+                    grad_norm: f64::NAN,
+                    lr: 0.0,
+                    skipped: Some(format!("{name} is {value}")),
+                }
             }
             None if self.metrics.is_empty() => UpdateReport {
                 grad_norm: 0.0,
@@ -135,7 +176,9 @@ impl Sums {
         if report.skipped.is_none() {
             averages.add(&format!("{who}/grad_norm"), report.grad_norm);
             averages.add(&format!("{who}/lr"), report.lr);
-            self.metrics.iter().for_each(|(name, value)| averages.add(name, *value));
+            self.metrics
+                .iter()
+                .for_each(|(name, value)| averages.add(name, *value));
         }
         Ok(report)
     }
