@@ -96,10 +96,9 @@ pub(super) fn rename(mut entry: Entry) -> Result<Option<Entry>> {
     if let Some((_, value)) = VALUES
         .iter()
         .find(|(short, _)| entry.value.as_str() == Some(*short))
+        && (entry.key.ends_with(".model.dtype") || entry.key == "device.kind")
     {
-        if entry.key.ends_with(".model.dtype") || entry.key == "device.kind" {
-            entry.value = json!(value);
-        }
+        entry.value = json!(value);
     }
     Ok(Some(entry))
 }

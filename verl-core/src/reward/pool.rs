@@ -5,7 +5,7 @@ use crate::{Error, Result};
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -178,10 +178,9 @@ impl ScoringPool {
 /// Waits for a finished job, until the next deadline at most.
 fn next_done(finished: &Receiver<Done>, running: &[Running]) -> Option<Done> {
     let deadline = running.iter().map(|r| r.deadline).min()?;
-    match finished.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-        Ok(done) => Some(done),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-    }
+    finished
+        .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        .ok()
 }
 
 /// Gives up on the jobs whose deadline has passed; their workers end by

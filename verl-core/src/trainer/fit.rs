@@ -133,10 +133,10 @@ impl Trainer {
     /// Saves what was learnt before a failing run ends. A failure to save must
     /// not hide the first error.
     fn save_after_failure(&mut self) {
-        if self.store.is_some() {
-            if let Err(error) = self.save_checkpoint() {
-                tracing::error!(%error, "the run ends and its last state could not be saved");
-            }
+        if self.store.is_some()
+            && let Err(error) = self.save_checkpoint()
+        {
+            tracing::error!(%error, "the run ends and its last state could not be saved");
         }
     }
 }

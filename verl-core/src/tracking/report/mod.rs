@@ -66,9 +66,9 @@ impl ReportData {
                 escape(&self.config)
             );
         }
-        let _ = write!(
+        let _ = writeln!(
             page,
-            "<footer>Written by verl {}.</footer></main></body></html>\n",
+            "<footer>Written by verl {}.</footer></main></body></html>",
             env!("CARGO_PKG_VERSION")
         );
         page
