@@ -22,7 +22,7 @@ impl Sum {
 
     /// One question in five is held out: it is never trained on.
     fn held_out(self) -> bool {
-        verl::core::rollout::sample_seed(0, self.0, self.1, 0) % 5 == 0
+        verl::core::rollout::sample_seed(0, self.0, self.1, 0).is_multiple_of(5)
     }
 }
 

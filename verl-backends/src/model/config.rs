@@ -210,13 +210,13 @@ impl ModelConfig {
 
     fn check(&self, origin: &Path) -> Result<()> {
         let fail = |message: String| Err(Error::malformed(origin, message));
-        if self.heads == 0 || self.kv_heads == 0 || self.heads % self.kv_heads != 0 {
+        if self.heads == 0 || self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
             return fail(format!(
                 "num_attention_heads {} must be a multiple of num_key_value_heads {}",
                 self.heads, self.kv_heads
             ));
         }
-        if self.head_dim == 0 || self.head_dim % 2 != 0 {
+        if self.head_dim == 0 || !self.head_dim.is_multiple_of(2) {
             return fail(format!(
                 "head_dim {} must be even and positive for rotary embeddings",
                 self.head_dim
@@ -417,7 +417,7 @@ fn sparse_layers(keys: &Keys<'_>, family: Family, layers: usize) -> Result<Vec<b
         .unwrap_or_default();
     let is_dense = |i: usize| dense.iter().any(|d| d.as_u64() == Some(i as u64));
     Ok((0..layers)
-        .map(|i| !is_dense(i) && (i + 1) % step == 0)
+        .map(|i| !is_dense(i) && (i + 1).is_multiple_of(step))
         .collect())
 }
 

@@ -50,7 +50,7 @@ impl GgmlType {
     /// Bytes that `count` values take; `None` when they fill no whole blocks.
     pub(super) fn bytes(self, count: usize) -> Option<usize> {
         let (values, bytes) = self.block();
-        (count % values == 0).then(|| count / values * bytes)
+        count.is_multiple_of(values).then(|| count / values * bytes)
     }
 }
 

@@ -49,7 +49,8 @@ fn generate(
 fn causal() -> impl Iterator<Item = (String, Model, crate::golden::Golden)> {
     let load = |(name, dir, golden): (String, std::path::PathBuf, _)| {
         let model = load_model(&dir, &Device::flex()).unwrap();
-        model.lm_head().is_some().then(|| (name, model, golden))
+        let causal = model.lm_head().is_some();
+        causal.then_some((name, model, golden))
     };
     tiny_models().into_iter().filter_map(load)
 }
