@@ -8,9 +8,9 @@
 //! | compose | [`Trainer::new`] with [`Parts`] of your own |
 //! | primitives | [`Policy`], [`RolloutEngine`], [`AdvantageEstimator`], ... in a loop of your own |
 //!
-//! The crates underneath: [`core`](verl_core) (types, traits, trainer),
-//! [`algos`](verl_algos) (one algorithm, one file) and
-//! [`backends`](verl_backends) (models, training engine, generator).
+//! The crates underneath: [`core`] (types, traits, trainer),
+//! [`algos`] (one algorithm, one file) and
+//! [`backends`] (models, training engine, generator).
 
 pub use verl_algos as algos;
 pub use verl_backends as backends;

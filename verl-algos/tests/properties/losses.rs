@@ -115,8 +115,10 @@ fn critic(sample: &[Vec<Row>], mode: LossAggregation, size: usize, masked: Optio
     total
 }
 
-const EVALUATE: [fn(&[Vec<Row>], LossAggregation, usize, Option<f32>) -> Total; 2] =
-    [policy, critic];
+/// The loss of a sample, in micro-batches of a size, with or without masked tokens' numbers.
+type Evaluate = fn(&[Vec<Row>], LossAggregation, usize, Option<f32>) -> Total;
+
+const EVALUATE: [Evaluate; 2] = [policy, critic];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]

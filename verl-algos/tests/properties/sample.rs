@@ -70,6 +70,8 @@ pub(crate) fn batch(groups: &[Vec<Row>], masked: Option<f32>) -> Batch {
     Batch::new(groups.iter().enumerate().map(group).collect())
 }
 
+type Get = fn(&Token) -> f32;
+
 fn trajectory(group: GroupId, sample: usize, row: &Row, masked: Option<f32>) -> Trajectory {
     let mut t = Trajectory::new(TrajectoryParts {
         group,
@@ -81,7 +83,7 @@ fn trajectory(group: GroupId, sample: usize, row: &Row, masked: Option<f32>) -> 
         weight_version: 0,
     })
     .unwrap();
-    let columns: [(Column, fn(&Token) -> f32); 6] = [
+    let columns: [(Column, Get); 6] = [
         (Column::OldLogProbs, |token| token.old),
         (Column::RefLogProbs, |token| token.reference),
         (Column::Values, |token| token.value),

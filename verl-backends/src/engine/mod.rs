@@ -1,11 +1,11 @@
 //! The training engine: log-probs, values and gradients of packed batches.
 //!
 //! - Tokens are packed without padding, and answers that share a prompt share
-//!   its tokens, forward and backward ([`pack`]).
+//!   its tokens, forward and backward (`pack`).
 //! - The head works on chunks of tokens; logits `[tokens, vocab]` never exist,
-//!   and its gradient is written down rather than recorded ([`head`]).
+//!   and its gradient is written down rather than recorded (`head`).
 //! - The trunk records one stretch of layers at a time; the stretches before it
-//!   are recomputed from their stored inputs ([`trunk`]).
+//!   are recomputed from their stored inputs (`trunk`).
 
 mod causal;
 mod critic;
