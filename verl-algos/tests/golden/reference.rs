@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
+use verl_core::algorithm::Algorithm;
 use verl_core::registry::Settings;
 
 /// The folder of reference data: `VERL_REFERENCE_DIR`, or the repository's.
@@ -145,4 +146,11 @@ fn table(tensor: &Value) -> Option<Table> {
         shape: shape.iter().map(|x| x.as_u64().unwrap() as usize).collect(),
         data: tensor["data"].as_array()?.iter().map(number).collect(),
     })
+}
+
+/// A built-in algorithm with options of a case.
+pub(crate) fn build(name: &str, settings: &Settings) -> Box<dyn Algorithm> {
+    verl_algos::Catalogue::builtin()
+        .build(name, settings)
+        .unwrap()
 }

@@ -68,6 +68,7 @@ pub struct TrajectoryParts {
 pub struct Trajectory {
     parts: TrajectoryParts,
     score: Option<f32>,
+    sub_scores: Vec<(String, f32)>,
     columns: [Option<Vec<f32>>; Column::COUNT],
 }
 
@@ -99,6 +100,7 @@ impl Trajectory {
         Ok(Trajectory {
             parts,
             score: None,
+            sub_scores: Vec::new(),
             columns: Default::default(),
         })
     }
@@ -179,6 +181,34 @@ impl Trajectory {
             rewards[last] = score;
         }
         self.columns[Column::TokenRewards as usize] = Some(rewards);
+        Ok(())
+    }
+
+    /// Named parts of the score, such as one per reward function.
+    pub fn parts(&self) -> &[(String, f32)] {
+        &self.sub_scores
+    }
+
+    /// Sets [`Trajectory::parts`].
+    pub fn set_parts(&mut self, parts: Vec<(String, f32)>) {
+        self.sub_scores = parts;
+    }
+
+    /// Takes tokens out of the loss: those where `keep` is false no longer
+    /// count as the policy's. Columns stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::Length`] when `keep` is not as long as the response.
+    pub fn restrict_mask(&mut self, keep: &[bool]) -> Result<()> {
+        if keep.len() != self.response().len() {
+            return Err(Error::Length {
+                what: format!("mask of {}", self.place()),
+                expected: self.response().len(),
+                got: keep.len(),
+            });
+        }
+        let mask = self.parts.response_mask.iter_mut().zip(keep);
+        mask.for_each(|(live, keep)| *live &= keep);
         Ok(())
     }
 
