@@ -4,11 +4,26 @@
 //! your own takes the same road from your own crate: implement
 //! [`Algorithm`](verl_core::algorithm::Algorithm) and register it.
 
+pub mod cispo;
 mod clip;
+pub mod clip_cov;
 mod common;
+mod covariance;
+pub mod dppo;
+pub mod dro;
 mod gae;
+pub mod gmpo;
 pub mod grpo;
+pub mod gspo;
+pub mod kl_cov;
+mod options;
+pub mod policy_gradient;
+pub mod positive_lm;
 pub mod ppo;
+pub mod probe;
+mod ratio;
+pub mod sapo;
+pub mod sppo;
 #[cfg(test)]
 mod tests;
 mod value;

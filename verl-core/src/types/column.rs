@@ -22,10 +22,12 @@ pub enum Column {
     Advantages,
     /// Returns, the critic's targets.
     Returns,
+    /// Importance weights of the rollout correction.
+    ImportanceWeights,
 }
 
 impl Column {
-    pub(crate) const COUNT: usize = 7;
+    pub(crate) const COUNT: usize = 8;
 
     /// The name used in messages.
     pub fn name(self) -> &'static str {
@@ -37,6 +39,7 @@ impl Column {
             Column::TokenRewards => "token_rewards",
             Column::Advantages => "advantages",
             Column::Returns => "returns",
+            Column::ImportanceWeights => "importance_weights",
         }
     }
 
@@ -50,6 +53,7 @@ impl Column {
             Column::TokenRewards => "score the batch with a reward function first",
             Column::Advantages => "run an advantage estimator first",
             Column::Returns => "use an advantage estimator that computes returns (GAE)",
+            Column::ImportanceWeights => "set algorithm.rollout_correction",
         }
     }
 }

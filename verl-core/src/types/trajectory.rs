@@ -182,6 +182,24 @@ impl Trajectory {
         Ok(())
     }
 
+    /// Takes tokens out of the loss: those where `keep` is false no longer
+    /// count as the policy's. Columns stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::Length`] when `keep` is not as long as the response.
+    pub fn restrict_mask(&mut self, keep: &[bool]) -> Result<()> {
+        if keep.len() != self.response().len() {
+            return Err(Error::Length {
+                what: format!("mask of {}", self.place()),
+                expected: self.response().len(),
+                got: keep.len(),
+            });
+        }
+        let mask = self.parts.response_mask.iter_mut().zip(keep);
+        mask.for_each(|(live, keep)| *live &= keep);
+        Ok(())
+    }
+
     /// Stores a column.
     ///
     /// # Errors
