@@ -22,6 +22,7 @@ pub mod positive_lm;
 pub mod ppo;
 pub mod probe;
 mod ratio;
+pub mod rollout_correction;
 pub mod sapo;
 pub mod sppo;
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //!
 //! The gradient is that of the return only at the policy that sampled the
 //! answers: with several updates per rollout, wrap it into
-//! `Corrected`, or take a loss with a
+//! [`Corrected`](crate::rollout_correction::Corrected), or take a loss with a
 //! ratio.
 //!
 //! # Metrics
