@@ -9,6 +9,7 @@ mod correction;
 mod kl;
 mod losses;
 mod policy_losses;
+mod preferences;
 mod reference;
 mod rows;
 mod schedules;

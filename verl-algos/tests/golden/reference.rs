@@ -147,7 +147,10 @@ fn number(x: &Value) -> f64 {
         Some("inf") => f64::INFINITY,
         Some("-inf") => f64::NEG_INFINITY,
         Some(other) => panic!("not a number: {other}"),
-        None => x.as_f64().unwrap(),
+        None => match x.as_bool() {
+            Some(yes) => f64::from(u8::from(yes)),
+            None => x.as_f64().unwrap(),
+        },
     }
 }
 
