@@ -13,7 +13,7 @@
 //! micro-batch, like [DPO](crate::dpo); groups of equal scores have loss 0.
 //!
 //! # Paper
-//! SimPO: arXiv:2405.14734, eq. 6. CPO: arXiv:2401.08417, eq. 5. Not in verl.
+//! SimPO: arXiv:2405.14734, eq. 6. CPO: arXiv:2401.08417. Not in verl.
 //!
 //! # Metrics
 //! None of its own.

@@ -12,8 +12,8 @@
 //! seq-mean-token-mean`, which makes of it the mean over answers.
 //!
 //! # Paper
-//! arXiv:2405.00675, eq. 4.6 (there with a preference model's win rates in
-//! place of rewards).
+//! arXiv:2405.00675, algorithm 1, where a preference model's win rates stand in
+//! place of rewards.
 //!
 //! # Differences from verl
 //! verl's recipe takes the soft mean over the whole batch, so that an answer

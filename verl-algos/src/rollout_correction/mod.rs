@@ -44,6 +44,8 @@ mod corrected;
 mod figures;
 mod metrics;
 mod rejection;
+#[cfg(test)]
+mod tests;
 mod weights;
 
 pub use bypass::Bypass;
