@@ -15,12 +15,14 @@ use super::figures::{LIMIT, Metrics, Rows, max, mean, min, per_row, tokens};
 /// chi2_seq          mean over answers of exp(sum(d))^2 - 1
 /// ```
 pub(super) fn off_policy(training: &Rows, rollout: &Rows) -> Metrics {
+    fn all(values: &[f64]) -> impl Iterator<Item = f64> + '_ {
+        values.iter().copied()
+    }
     let log_ratios = log_ratios(training, rollout);
     let row_mean = |row: &[f64]| mean(row.iter().copied());
     let (ours, theirs) = (per_row(training, row_mean), per_row(rollout, row_mean));
     let gap = per_row(&log_ratios, |row| -row_mean(row));
     let sums = per_row(&log_ratios, |row| row.iter().sum());
-    let all = |values: &[f64]| values.to_vec().into_iter();
     let square = |log_ratio: f64| (2.0 * log_ratio.clamp(-LIMIT, LIMIT)).exp();
     // Cut where even an f64 would overflow.
     let k3 = |d: f64| d.min(700.0).exp_m1() - d;
