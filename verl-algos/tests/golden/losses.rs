@@ -30,7 +30,7 @@ fn scale(mode: &str, given: Option<f64>, width: usize) -> Value {
     }
 }
 
-fn aggregation(mode: &str, given: Option<f64>, width: usize) -> LossAggregation {
+pub(crate) fn aggregation(mode: &str, given: Option<f64>, width: usize) -> LossAggregation {
     let terms = TermsConfig {
         loss_agg_mode: mode.into(),
         loss_scale_factor: scale(mode, given, width).as_f64().map(|x| x as f32),

@@ -5,8 +5,11 @@
 //! and we deliberately do not, a comment at that place says why.
 
 mod advantages;
+mod correction;
 mod kl;
 mod losses;
+mod policy_losses;
+mod preferences;
 mod reference;
 mod rows;
 mod schedules;

@@ -2,4 +2,5 @@
 
 mod advantages;
 mod losses;
+mod policy_losses;
 mod sample;

@@ -83,13 +83,19 @@ fn trajectory(group: GroupId, sample: usize, row: &Row, masked: Option<f32>) -> 
         weight_version: 0,
     })
     .unwrap();
-    let columns: [(Column, Get); 6] = [
+    let rewards = row
+        .iter()
+        .filter(|token| token.live)
+        .map(|token| token.reward);
+    t.set_score(rewards.sum()).unwrap();
+    let columns: [(Column, Get); 7] = [
         (Column::OldLogProbs, |token| token.old),
         (Column::RefLogProbs, |token| token.reference),
         (Column::Values, |token| token.value),
         (Column::TokenRewards, |token| token.reward),
         (Column::Advantages, |token| token.advantage),
         (Column::Returns, |token| token.value + token.advantage),
+        (Column::ImportanceWeights, |token| token.value.exp()),
     ];
     for (column, get) in columns {
         let value = |token: &Token| match masked {
