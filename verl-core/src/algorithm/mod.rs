@@ -9,12 +9,14 @@
 
 mod advantage;
 mod bundle;
+mod filter;
 mod kl_reward;
 mod loss;
 mod objective;
 
 pub use advantage::{AdvantageEstimator, Advantages};
 pub use bundle::{Algorithm, KlInReward, PolicyTerms, Requirements};
+pub use filter::GroupFilter;
 pub use kl_reward::apply_kl_in_reward;
 pub use loss::{LossInput, LossOutput, PolicyLoss, ValueInput, ValueLoss};
 pub use objective::{KlLoss, Objective, ObjectiveValue, ValueObjective};

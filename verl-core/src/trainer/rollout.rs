@@ -71,6 +71,19 @@ pub(super) struct Answers {
     pub(super) texts: Vec<String>,
 }
 
+/// What an answer is worth, and the named sub-scores of it.
+pub(super) struct Scored {
+    reward: f32,
+    parts: Vec<(Arc<str>, f32)>,
+}
+
+fn parts_of(outcome: &Outcome) -> &[(String, f32)] {
+    match outcome {
+        Outcome::Scored(score) => &score.parts,
+        _ => &[],
+    }
+}
+
 /// Samples the plan's answers and decodes them.
 pub(super) fn sample(
     engine: &mut dyn RolloutEngine,
@@ -137,6 +150,33 @@ impl Trainer {
         Ok((outcomes, stats))
     }
 
+    /// The rewards and sub-scores that outcomes stand for. An answer that could
+    /// not be scored has the failure score in every part that others have.
+    pub(super) fn scored(&self, outcomes: &[Outcome]) -> Vec<Scored> {
+        let mut names: Vec<Arc<str>> = Vec::new();
+        for (name, _) in outcomes.iter().flat_map(parts_of) {
+            if !names.iter().any(|known| **known == **name) {
+                names.push(name.as_str().into());
+            }
+        }
+        let scored = |outcome: &Outcome| {
+            let reward = self.reward_of(outcome);
+            let value = |name: &Arc<str>| match outcome {
+                Outcome::Scored(_) => parts_of(outcome)
+                    .iter()
+                    .find(|(n, _)| **n == **name)
+                    .map(|(_, v)| *v),
+                _ => Some(reward),
+            };
+            let parts = names.iter().filter_map(|n| Some((n.clone(), value(n)?)));
+            Scored {
+                reward,
+                parts: parts.collect(),
+            }
+        };
+        outcomes.iter().map(scored).collect()
+    }
+
     /// The reward that an outcome stands for.
     pub(super) fn reward_of(&self, outcome: &Outcome) -> f32 {
         match outcome {
@@ -146,12 +186,12 @@ impl Trainer {
     }
 }
 
-/// Groups of trajectories, from answers and their rewards.
-pub(super) fn groups(plan: &Plan<'_>, answers: &Answers, rewards: &[f32]) -> Result<Vec<Group>> {
+/// Groups of trajectories, from answers and their scores.
+pub(super) fn groups(plan: &Plan<'_>, answers: &Answers, scores: &[Scored]) -> Result<Vec<Group>> {
     let make = |(g, prompt): (usize, &&Prompt)| {
         let member = |sample: usize| {
             let at = g * plan.samples + sample;
-            trajectory(prompt, &answers.rollouts[at], rewards[at])
+            trajectory(prompt, &answers.rollouts[at], &scores[at])
         };
         let members = (0..plan.samples).map(member).collect::<Result<_>>()?;
         Group::new(GroupId(g as u64), members)
@@ -159,7 +199,7 @@ pub(super) fn groups(plan: &Plan<'_>, answers: &Answers, rewards: &[f32]) -> Res
     plan.prompts.iter().enumerate().map(make).collect()
 }
 
-fn trajectory(prompt: &Prompt, rollout: &Rollout, reward: f32) -> Result<Trajectory> {
+fn trajectory(prompt: &Prompt, rollout: &Rollout, score: &Scored) -> Result<Trajectory> {
     let mut trajectory = Trajectory::new(TrajectoryParts {
         group: rollout.group,
         sample: rollout.sample,
@@ -173,6 +213,7 @@ fn trajectory(prompt: &Prompt, rollout: &Rollout, reward: f32) -> Result<Traject
         crate::types::Column::RolloutLogProbs,
         rollout.log_probs.clone(),
     )?;
-    trajectory.set_score(reward)?;
+    trajectory.set_score(score.reward)?;
+    trajectory.set_parts(score.parts.clone())?;
     Ok(trajectory)
 }

@@ -66,12 +66,12 @@ impl Trainer {
         )?;
         clock.lap("gen", &mut metrics);
         let (outcomes, stats) = self.score(&plan, &answers)?;
-        let rewards: Vec<f32> = outcomes.iter().map(|o| self.reward_of(o)).collect();
+        let scores = self.scored(&outcomes);
         stats
             .metrics()
             .into_iter()
             .for_each(|(name, value)| metrics.set(name, value));
-        let mut batch = Batch::new(groups(&plan, &answers, &rewards)?);
+        let mut batch = Batch::new(groups(&plan, &answers, &scores)?);
         clock.lap("reward", &mut metrics);
 
         self.fill_columns(&mut batch, &mut metrics, &mut clock)?;

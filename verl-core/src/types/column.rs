@@ -14,18 +14,26 @@ pub enum Column {
     OldLogProbs,
     /// Log-probs under the reference policy.
     RefLogProbs,
+    /// Sum over the vocabulary of the squared probabilities under the policy
+    /// before this step's first update.
+    SumPiSquared,
     /// The critic's values before this step's first update.
     Values,
     /// Rewards: the score on the last policy token, plus any KL penalty.
     TokenRewards,
+    /// Process rewards: how much more likely than its reference a trained
+    /// reward model finds each token.
+    ImplicitRewards,
     /// Advantages.
     Advantages,
     /// Returns, the critic's targets.
     Returns,
+    /// Importance weights of the rollout correction.
+    ImportanceWeights,
 }
 
 impl Column {
-    pub(crate) const COUNT: usize = 7;
+    pub(crate) const COUNT: usize = 10;
 
     /// The name used in messages.
     pub fn name(self) -> &'static str {
@@ -33,10 +41,13 @@ impl Column {
             Column::RolloutLogProbs => "rollout_log_probs",
             Column::OldLogProbs => "old_log_probs",
             Column::RefLogProbs => "ref_log_probs",
+            Column::SumPiSquared => "sum_pi_squared",
             Column::Values => "values",
             Column::TokenRewards => "token_rewards",
+            Column::ImplicitRewards => "implicit_rewards",
             Column::Advantages => "advantages",
             Column::Returns => "returns",
+            Column::ImportanceWeights => "importance_weights",
         }
     }
 
@@ -46,10 +57,13 @@ impl Column {
             Column::RolloutLogProbs => "sample with an engine that returns log-probs",
             Column::OldLogProbs => "score the batch with the policy first",
             Column::RefLogProbs => "give the run a reference policy",
+            Column::SumPiSquared => "let the policy return it when it scores the batch",
             Column::Values => "give the run a critic",
             Column::TokenRewards => "score the batch with a reward function first",
+            Column::ImplicitRewards => "score the batch with an implicit reward model first",
             Column::Advantages => "run an advantage estimator first",
             Column::Returns => "use an advantage estimator that computes returns (GAE)",
+            Column::ImportanceWeights => "set algorithm.rollout_correction",
         }
     }
 }

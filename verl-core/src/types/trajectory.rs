@@ -68,6 +68,7 @@ pub struct TrajectoryParts {
 pub struct Trajectory {
     parts: TrajectoryParts,
     score: Option<f32>,
+    pub(super) sub_scores: Vec<(Arc<str>, f32)>,
     columns: [Option<Vec<f32>>; Column::COUNT],
 }
 
@@ -99,6 +100,7 @@ impl Trajectory {
         Ok(Trajectory {
             parts,
             score: None,
+            sub_scores: Vec::new(),
             columns: Default::default(),
         })
     }
@@ -182,6 +184,24 @@ impl Trajectory {
         Ok(())
     }
 
+    /// Takes tokens out of the loss: those where `keep` is false no longer
+    /// count as the policy's. Columns stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::Length`] when `keep` is not as long as the response.
+    pub fn restrict_mask(&mut self, keep: &[bool]) -> Result<()> {
+        if keep.len() != self.response().len() {
+            return Err(Error::Length {
+                what: format!("mask of {}", self.place()),
+                expected: self.response().len(),
+                got: keep.len(),
+            });
+        }
+        let mask = self.parts.response_mask.iter_mut().zip(keep);
+        mask.for_each(|(live, keep)| *live &= keep);
+        Ok(())
+    }
+
     /// Stores a column.
     ///
     /// # Errors
@@ -233,6 +253,12 @@ impl Trajectory {
             .iter()
             .enumerate()
             .filter_map(|(i, live)| live.then_some(i))
+    }
+
+    /// Takes the whole answer out of the loss: none of its tokens counts as
+    /// the policy's any more. Its score and its columns stay as they are.
+    pub fn mask_out(&mut self) {
+        self.parts.response_mask.fill(false);
     }
 
     /// Sum of the token rewards over the policy's tokens (0 before scoring).
@@ -301,6 +327,20 @@ mod tests {
             err,
             "old_log_probs is NaN at group 3, sample 1, response token 0"
         );
+    }
+
+    #[test]
+    fn masking_keeps_score_and_columns() {
+        let mut t = trajectory(&[true, true, false]);
+        t.set_score(2.0).unwrap();
+        t.set(Column::Advantages, vec![1.0, 2.0, f32::NAN]).unwrap();
+        t.restrict_mask(&[true, false, true]).unwrap();
+        assert_eq!(t.response_mask(), [true, false, false]);
+        t.mask_out();
+        assert_eq!((t.policy_tokens(), t.score()), (0, Some(2.0)));
+        assert_eq!(t.get(Column::Advantages, "test").unwrap()[..2], [1.0, 2.0]);
+        let err = t.restrict_mask(&[true]).unwrap_err().to_string();
+        assert_eq!(err, "mask of group 3, sample 1: expected 3 values, got 1");
     }
 
     #[test]
