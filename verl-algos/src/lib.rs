@@ -7,11 +7,24 @@
 mod clip;
 mod common;
 mod gae;
+pub mod gdpo;
+pub mod gpg;
+mod group;
 pub mod grpo;
+pub mod grpo_passk;
+pub mod opo;
+pub mod optimal_token_baseline;
+mod options;
 pub mod ppo;
+pub mod reinforce_plus_plus;
+pub mod reinforce_plus_plus_baseline;
+pub mod remax;
+pub mod rloo;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod value;
+pub mod vapo;
 
 pub use clip::{ClipConfig, ClippedLoss};
 pub use common::{KlControlConfig, KlControlType, KlRewardConfig, TermsConfig};

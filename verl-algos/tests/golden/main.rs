@@ -5,6 +5,7 @@
 //! and we deliberately do not, a comment at that place says why.
 
 mod advantages;
+mod estimators;
 mod kl;
 mod losses;
 mod reference;
