@@ -9,9 +9,9 @@
 //! between is stepped over, and the value after the last token is 0. The
 //! advantages are then whitened over all policy tokens of the batch.
 
+use crate::tokens::{pick, spread, whiten};
 use serde::{Deserialize, Serialize};
 use verl_core::algorithm::{AdvantageEstimator, Advantages};
-use verl_core::math::whiten;
 use verl_core::types::{Batch, Column, Trajectory};
 use verl_core::{Error, Result};
 
@@ -97,16 +97,8 @@ impl Gae {
             t.get(Column::TokenRewards, "GAE")?,
             t.get(Column::Values, "GAE")?,
         );
-        let live = |row: &[f32]| -> Vec<f32> { t.policy_positions().map(|i| row[i]).collect() };
-        let (advantages, returns) = self.recursion(&live(rewards), &live(values));
-        let spread = |packed: Vec<f32>| {
-            let mut row = vec![0.0; t.response().len()];
-            t.policy_positions()
-                .zip(packed)
-                .for_each(|(i, v)| row[i] = v);
-            row
-        };
-        Ok((spread(advantages), spread(returns)))
+        let (advantages, returns) = self.recursion(&pick(t, rewards), &pick(t, values));
+        Ok((spread(t, &advantages), spread(t, &returns)))
     }
 }
 
@@ -126,8 +118,7 @@ impl AdvantageEstimator for Gae {
             .collect::<Result<_>>()?;
         let (mut advantages, returns): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
         if self.whiten {
-            let masks: Vec<&[bool]> = batch.trajectories().map(|t| t.response_mask()).collect();
-            whiten(&mut advantages, |row, t| masks[row][t]);
+            whiten(batch, &mut advantages);
         }
         Ok(Advantages {
             advantages,

@@ -87,6 +87,32 @@ pub enum Error {
         place: String,
     },
 
+    /// A named sub-score that a trajectory does not have.
+    #[error(
+        "{requester} reads the sub-score `{part}` of {place}, which has {known}; let the reward return it with `Score::with_part`"
+    )]
+    MissingPart {
+        /// Name of the sub-score.
+        part: String,
+        /// Who asked.
+        requester: &'static str,
+        /// The trajectory.
+        place: String,
+        /// The names it has, or `none`.
+        known: String,
+    },
+
+    /// The reward of a greedy answer that a group does not have.
+    #[error(
+        "{requester} compares with a greedy answer to the prompt of group {group}, which has none; sample one at temperature 0 and store its reward with `Group::set_baseline`"
+    )]
+    MissingBaseline {
+        /// Who asked.
+        requester: &'static str,
+        /// Id of the group.
+        group: u64,
+    },
+
     /// A name that no registry entry has.
     #[error("unknown {kind} `{name}`{hint}; known: {known}")]
     UnknownName {

@@ -6,6 +6,7 @@
 
 mod advantages;
 mod correction;
+mod estimators;
 mod kl;
 mod losses;
 mod policy_losses;

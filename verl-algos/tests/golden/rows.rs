@@ -53,6 +53,15 @@ impl Rows {
         }
     }
 
+    /// Stores a named sub-score, beside those there are.
+    pub(crate) fn set_part(&mut self, name: &str, values: &[f32]) {
+        for (t, row) in self.batch.trajectories_mut().zip(&self.order) {
+            let mut parts = t.parts().to_vec();
+            parts.push((name.into(), values[*row]));
+            t.set_parts(parts).unwrap();
+        }
+    }
+
     /// Rows in batch order, as the file orders them.
     pub(crate) fn restore(&self, rows: &[Vec<f32>]) -> Vec<f32> {
         let mut data = vec![0.0; rows.len() * self.width];

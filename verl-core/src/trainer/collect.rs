@@ -44,9 +44,13 @@ impl Trainer {
                 kept = round.groups;
                 break;
             };
-            let keeps = |g: &Group| dynamic.filter.keeps(g);
-            let (good, rest): (Vec<Group>, Vec<Group>) = round.groups.into_iter().partition(keeps);
-            kept.extend(good);
+            let mut rest = Vec::new();
+            for group in round.groups {
+                match dynamic.filter.keeps(&group)? {
+                    true => kept.push(group),
+                    false => rest.push(group),
+                }
+            }
             let capped = dynamic.max_gen_batches > 0 && rounds >= dynamic.max_gen_batches;
             if kept.len() >= wanted || capped {
                 metrics.set("train/num_gen_batches", rounds as f64);

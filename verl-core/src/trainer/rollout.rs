@@ -183,7 +183,8 @@ pub(super) fn groups(
             let mut t = trajectory(prompt, &answers.rollouts[at])?;
             t.set_score(outcomes[at].value_or(failure_score))?;
             if let Outcome::Scored(score) = &outcomes[at] {
-                t.set_parts(score.parts.clone());
+                let parts = score.parts.iter();
+                t.set_parts(parts.map(|(name, v)| (name.as_str().into(), *v)).collect())?;
             }
             Ok(t)
         };

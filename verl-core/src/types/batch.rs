@@ -52,12 +52,12 @@ impl Group {
         &mut self.trajectories
     }
 
-    /// Reward of one greedy answer to the prompt, where the run samples it.
+    /// Reward of a greedy answer to the prompt, where one was sampled.
     pub fn baseline(&self) -> Option<f32> {
         self.baseline
     }
 
-    /// Sets [`Group::baseline`].
+    /// Sets the reward of a greedy answer to the prompt.
     ///
     /// # Errors
     /// [`Error::NotFinite`] when it is NaN or infinite.

@@ -6,6 +6,7 @@
 
 mod batch;
 mod column;
+mod parts;
 mod trajectory;
 
 pub use batch::{Batch, Group};

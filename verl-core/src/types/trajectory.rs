@@ -68,7 +68,7 @@ pub struct TrajectoryParts {
 pub struct Trajectory {
     parts: TrajectoryParts,
     score: Option<f32>,
-    sub_scores: Vec<(String, f32)>,
+    pub(super) sub_scores: Vec<(Arc<str>, f32)>,
     columns: [Option<Vec<f32>>; Column::COUNT],
 }
 
@@ -184,16 +184,6 @@ impl Trajectory {
         Ok(())
     }
 
-    /// Named parts of the score, such as one per reward function.
-    pub fn parts(&self) -> &[(String, f32)] {
-        &self.sub_scores
-    }
-
-    /// Sets [`Trajectory::parts`].
-    pub fn set_parts(&mut self, parts: Vec<(String, f32)>) {
-        self.sub_scores = parts;
-    }
-
     /// Takes tokens out of the loss: those where `keep` is false no longer
     /// count as the policy's. Columns stay as they are.
     ///
@@ -265,6 +255,12 @@ impl Trajectory {
             .filter_map(|(i, live)| live.then_some(i))
     }
 
+    /// Takes the whole answer out of the loss: none of its tokens counts as
+    /// the policy's any more. Its score and its columns stay as they are.
+    pub fn mask_out(&mut self) {
+        self.parts.response_mask.fill(false);
+    }
+
     /// Sum of the token rewards over the policy's tokens (0 before scoring).
     pub fn total_reward(&self) -> f32 {
         match &self.columns[Column::TokenRewards as usize] {
@@ -331,6 +327,20 @@ mod tests {
             err,
             "old_log_probs is NaN at group 3, sample 1, response token 0"
         );
+    }
+
+    #[test]
+    fn masking_keeps_score_and_columns() {
+        let mut t = trajectory(&[true, true, false]);
+        t.set_score(2.0).unwrap();
+        t.set(Column::Advantages, vec![1.0, 2.0, f32::NAN]).unwrap();
+        t.restrict_mask(&[true, false, true]).unwrap();
+        assert_eq!(t.response_mask(), [true, false, false]);
+        t.mask_out();
+        assert_eq!((t.policy_tokens(), t.score()), (0, Some(2.0)));
+        assert_eq!(t.get(Column::Advantages, "test").unwrap()[..2], [1.0, 2.0]);
+        let err = t.restrict_mask(&[true]).unwrap_err().to_string();
+        assert_eq!(err, "mask of group 3, sample 1: expected 3 values, got 1");
     }
 
     #[test]
