@@ -226,7 +226,7 @@ fn models(
         }
         false => None,
     };
-    let reward_model = match algorithm.implicit_reward() {
+    let reward_model = match algorithm.reward_model() {
         Some(implicit) => {
             let mut optim = config.actor.optim.clone();
             optim.lr = implicit.lr.unwrap_or(optim.lr);

@@ -93,7 +93,7 @@ fn parts(args: &Args) -> verl::Result<Parts> {
         ),
         false => None,
     };
-    let reward_model = match algorithm.implicit_reward() {
+    let reward_model = match algorithm.reward_model() {
         Some(_) => Some(
             Box::new(CausalPolicy::new(model.clone(), adam(), engine(1e-3))?) as Box<dyn Policy>,
         ),

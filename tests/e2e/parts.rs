@@ -63,7 +63,7 @@ impl Setup {
         let critic = algorithm.requirements().critic.then(|| {
             Box::new(ValueCritic::new(model.clone(), adam(), engine()).unwrap()) as Box<dyn Critic>
         });
-        let reward_model = algorithm.implicit_reward().map(|_| {
+        let reward_model = algorithm.reward_model().map(|_| {
             Box::new(CausalPolicy::new(model.clone(), adam(), engine()).unwrap()) as Box<dyn Policy>
         });
         let generator = GeneratorOptions {

@@ -8,16 +8,28 @@ use crate::dpo::DpoConfig;
 use crate::dppo::DppoConfig;
 use crate::dro::DroConfig;
 use crate::gae::GaeConfig;
+use crate::gdpo::GdpoConfig;
 use crate::gmpo::GmpoConfig;
+use crate::gpg::GpgConfig;
 use crate::grpo::GrpoConfig;
+use crate::grpo_passk::GrpoPasskConfig;
 use crate::gspo::GspoConfig;
 use crate::kl_cov::KlCovConfig;
+use crate::opo::OpoConfig;
+use crate::optimal_token_baseline::OptimalTokenBaselineConfig;
 use crate::orpo::OrpoConfig;
 use crate::policy_gradient::PolicyGradientLoss;
+use crate::prime::PrimeConfig;
+use crate::reinforce_plus_plus::ReinforcePlusPlusConfig;
+use crate::reinforce_plus_plus_baseline::ReinforcePlusPlusBaselineConfig;
+use crate::remax::RemaxAdvantage;
+use crate::reward::RewardAdvantage;
+use crate::rloo::RlooConfig;
 use crate::sapo::SapoConfig;
 use crate::simpo::SimpoConfig;
 use crate::spin::SpinConfig;
 use crate::sppo::SppoConfig;
+use crate::vapo::VapoConfig;
 use verl_core::Result;
 
 /// A factory of the part that an options struct builds.
@@ -31,10 +43,8 @@ impl Catalogue {
     pub(crate) fn add_builtin(&mut self) -> Result<()> {
         self.add_estimators()?;
         self.add_losses()?;
-        for preset in [crate::grpo::preset(), crate::ppo::preset()] {
-            self.preset(preset)?;
-        }
-        Ok(())
+        let mut presets = crate::presets::all().into_iter();
+        presets.try_for_each(|preset| self.preset(preset))
     }
 
     fn add_estimators(&mut self) -> Result<()> {
@@ -43,6 +53,33 @@ impl Catalogue {
             reader.alias("norm_adv_by_std_in_grpo", "norm_adv_by_std")?;
             Ok(Box::new(reader.take(GrpoConfig::default())?.build()?))
         })?;
+        self.estimator("grpo_passk", |reader| {
+            reader.alias("norm_adv_by_std_in_grpo", "norm_adv_by_std")?;
+            Ok(Box::new(reader.take(GrpoPasskConfig::default())?.build()?))
+        })?;
+        self.estimator("gdpo", |reader| {
+            reader.alias("norm_adv_by_std_in_grpo", "norm_adv_by_std")?;
+            Ok(Box::new(reader.take(GdpoConfig::default())?.build()?))
+        })?;
+        self.estimator("rloo", part!(RlooConfig::default()))?;
+        self.estimator("opo", part!(OpoConfig::default()))?;
+        self.estimator("gpg", part!(GpgConfig::default()))?;
+        self.estimator("reward", |_| Ok(Box::new(RewardAdvantage)))?;
+        self.estimator("remax", |_| Ok(Box::new(RemaxAdvantage)))?;
+        self.estimator(
+            "reinforce_plus_plus",
+            part!(ReinforcePlusPlusConfig::default()),
+        )?;
+        self.estimator(
+            "reinforce_plus_plus_baseline",
+            part!(ReinforcePlusPlusBaselineConfig::default()),
+        )?;
+        self.estimator(
+            "optimal_token_baseline",
+            part!(OptimalTokenBaselineConfig::default()),
+        )?;
+        self.estimator("vapo", part!(VapoConfig::default()))?;
+        self.estimator("prime", part!(PrimeConfig::default()))?;
         self.estimator("sppo", |reader| {
             Ok(Box::new(reader.take(SppoConfig::default())?.build()?.0))
         })

@@ -33,7 +33,6 @@
 //! # Metrics
 //! `actor/pg_loss`, and those of [`ClippedLoss`](crate::ClippedLoss).
 
-use crate::preset::Preset;
 use serde::{Deserialize, Serialize};
 use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
 use verl_core::math::mean_and_std;
@@ -150,9 +149,4 @@ impl AdvantageEstimator for GroupRelative {
         }
         Ok(Advantages::per_sequence(batch, &advantages_s))
     }
-}
-
-/// Its parts.
-pub(crate) fn preset() -> Preset {
-    Preset::new("grpo", "grpo", "clipped").default("loss_agg_mode", "seq-mean-token-mean")
 }

@@ -33,10 +33,3 @@
 //!
 //! # Metrics
 //! `actor/pg_loss`, `critic/vf_loss`, and those of the two losses.
-
-use crate::preset::Preset;
-
-/// Its parts.
-pub(crate) fn preset() -> Preset {
-    Preset::new("ppo", "gae", "clipped")
-}

@@ -57,7 +57,7 @@ use crate::policy_gradient::PolicyGradientLoss;
 use figures::{Metrics, Rows};
 use rejection::Criterion;
 use verl_core::Result;
-use verl_core::algorithm::PolicyLoss;
+use verl_core::algorithm::{BatchHook, Figures, PolicyLoss};
 use verl_core::types::{Batch, Column, Trajectory};
 use weights::Weights;
 
@@ -223,6 +223,12 @@ impl RolloutCorrection {
             keep,
             metrics,
         }
+    }
+}
+
+impl BatchHook for RolloutCorrection {
+    fn before_updates(&self, batch: &mut Batch, _seed: u64) -> Result<Figures> {
+        self.apply(batch)
     }
 }
 

@@ -1,7 +1,8 @@
 //! An algorithm: an estimator, a loss, and what they need of a run.
 
 use super::{
-    AdvantageEstimator, BatchHook, DynamicSampling, ImplicitReward, KlLoss, PolicyLoss, ValueLoss,
+    AdvantageEstimator, BatchHook, DynamicSampling, KlLoss, OnlineRewardModel, PolicyLoss,
+    ValueLoss,
 };
 use crate::math::{KlControl, KlEstimator, LossAggregation};
 use std::fmt;
@@ -169,7 +170,7 @@ pub trait Algorithm: fmt::Debug + Send + Sync {
     }
 
     /// A reward model that is trained beside the policy.
-    fn implicit_reward(&self) -> Option<&ImplicitReward> {
+    fn reward_model(&self) -> Option<&OnlineRewardModel> {
         None
     }
 

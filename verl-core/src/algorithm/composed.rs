@@ -1,8 +1,8 @@
 //! An algorithm put together from parts.
 
 use super::{
-    AdvantageEstimator, Algorithm, BatchHook, DynamicSampling, GroupFilter, ImplicitReward,
-    KlInReward, PolicyLoss, PolicyTerms, Requirements, ValueLoss,
+    AdvantageEstimator, Algorithm, BatchHook, DynamicSampling, GroupFilter, KlInReward,
+    OnlineRewardModel, PolicyLoss, PolicyTerms, Requirements, ValueLoss,
 };
 use crate::math::LossAggregation;
 use crate::types::Column;
@@ -45,7 +45,7 @@ pub struct Composed {
     kl_in_reward: Option<KlInReward>,
     filter: Option<(Box<dyn GroupFilter>, usize)>,
     hooks: Vec<Box<dyn BatchHook>>,
-    implicit_reward: Option<ImplicitReward>,
+    reward_model: Option<OnlineRewardModel>,
     critic_warmup: u64,
     extra: Requirements,
 }
@@ -67,7 +67,7 @@ impl Composed {
             kl_in_reward: None,
             filter: None,
             hooks: Vec::new(),
-            implicit_reward: None,
+            reward_model: None,
             critic_warmup: 0,
             extra: Requirements::default(),
         }
@@ -107,9 +107,9 @@ impl Composed {
         self
     }
 
-    /// Trains an implicit reward model beside the policy.
-    pub fn implicit_reward(mut self, model: ImplicitReward) -> Self {
-        self.implicit_reward = Some(model);
+    /// Trains a reward model beside the policy.
+    pub fn reward_model(mut self, model: OnlineRewardModel) -> Self {
+        self.reward_model = Some(model);
         self
     }
 
@@ -144,7 +144,7 @@ impl Algorithm for Composed {
 
     fn requirements(&self) -> Requirements {
         let kl = self.terms.kl_loss.is_some() || self.kl_in_reward.is_some();
-        let reference = kl || self.implicit_reward.is_some() || self.reads(Column::RefLogProbs);
+        let reference = kl || self.reward_model.is_some() || self.reads(Column::RefLogProbs);
         let critic =
             self.value_loss.is_some() || self.reads(Column::Values) || self.reads(Column::Returns);
         let columns = Requirements::default()
@@ -190,8 +190,8 @@ impl Algorithm for Composed {
         &self.hooks
     }
 
-    fn implicit_reward(&self) -> Option<&ImplicitReward> {
-        self.implicit_reward.as_ref()
+    fn reward_model(&self) -> Option<&OnlineRewardModel> {
+        self.reward_model.as_ref()
     }
 
     fn critic_warmup(&self) -> u64 {

@@ -24,7 +24,7 @@ pub struct Parts {
     pub policy: Box<dyn Policy>,
     /// The value model, for algorithms that need one.
     pub critic: Option<Box<dyn Critic>>,
-    /// The implicit reward model, for algorithms that train one.
+    /// The reward model, for algorithms that train one.
     pub reward_model: Option<Box<dyn Policy>>,
     /// What samples.
     pub engine: Box<dyn RolloutEngine>,
@@ -153,9 +153,9 @@ fn check_needs(parts: &Parts, settings: &TrainSettings) -> Result<()> {
         );
         return Err(Error::config("algorithm.name", message));
     }
-    if algorithm.implicit_reward().is_some() && parts.reward_model.is_none() {
+    if algorithm.reward_model().is_some() && parts.reward_model.is_none() {
         let message = format!(
-            "`{}` trains an implicit reward model; give the run one (`Parts::reward_model`)",
+            "`{}` trains a reward model; give the run one (`Parts::reward_model`)",
             algorithm.name()
         );
         return Err(Error::config("algorithm.name", message));
@@ -188,7 +188,7 @@ fn check_columns(algorithm: &dyn Algorithm) -> Result<()> {
         Column::RefLogProbs => needs.reference,
         Column::Values | Column::Returns => needs.critic,
         Column::SumPiSquared => needs.sum_pi_squared,
-        Column::ImplicitRewards => algorithm.implicit_reward().is_some(),
+        Column::ImplicitRewards => algorithm.reward_model().is_some(),
         _ => true,
     };
     let estimator = algorithm.estimator().needs().iter();

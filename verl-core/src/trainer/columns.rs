@@ -6,7 +6,7 @@ use super::statistics::rollout_gap;
 use super::step::Clock;
 use super::update::{Averages, Model};
 use crate::Result;
-use crate::algorithm::{ImplicitReward, apply_kl_in_reward};
+use crate::algorithm::apply_kl_in_reward;
 use crate::policy::{ScoreOptions, SequenceRef, TokenScores};
 use crate::rollout::sample_seed;
 use crate::tracking::Metrics;
@@ -44,7 +44,7 @@ impl Trainer {
         for hook in self.parts.algorithm.hooks() {
             metrics.extend(hook.before_advantages(batch)?);
         }
-        self.reward_implicitly(batch, metrics, clock)?;
+        self.score_with_reward_model(batch, metrics, clock)?;
         let estimator = self.parts.algorithm.estimator();
         estimator.estimate(batch)?.store(batch)?;
         clock.lap("adv", metrics);
@@ -98,27 +98,25 @@ impl Trainer {
         Ok(())
     }
 
-    /// Scores the batch with the implicit reward model and trains it.
-    fn reward_implicitly(
+    /// Scores the batch with the reward model and trains it.
+    fn score_with_reward_model(
         &mut self,
         batch: &mut Batch,
         metrics: &mut Metrics,
         clock: &mut Clock,
     ) -> Result<()> {
-        let update_first = match self.parts.algorithm.implicit_reward() {
-            Some(implicit) => implicit.update_first,
+        let update_first = match self.parts.algorithm.reward_model() {
+            Some(model) => model.update_first,
             None => return Ok(()),
         };
         if update_first {
             self.update_reward_model(batch, metrics)?;
         }
         let options = self.options();
-        if let (Some(implicit), Some(model)) = (
-            self.parts.algorithm.implicit_reward(),
-            &self.parts.reward_model,
-        ) {
+        let trained = self.parts.algorithm.reward_model();
+        if let (Some(online), Some(model)) = (trained, &self.parts.reward_model) {
             let scores = model.log_probs(&sequences(batch), options)?;
-            ImplicitReward::store(implicit, batch, log_probs(scores))?;
+            online.rewards.score(batch, &log_probs(scores))?;
         }
         if !update_first {
             self.update_reward_model(batch, metrics)?;

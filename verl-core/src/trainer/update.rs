@@ -69,8 +69,7 @@ impl Trainer {
         let denominators = Denominators::count(trajectories.iter().map(|t| t.policy_tokens()));
         let temperature = settings.sampling.temperature;
         let algorithm = &parts.algorithm;
-        let (model, objective) = match (which, algorithm.implicit_reward(), &mut parts.reward_model)
-        {
+        let (model, objective) = match (which, algorithm.reward_model(), &mut parts.reward_model) {
             (Model::Policy, ..) => {
                 let terms = algorithm.policy_terms();
                 let objective = Objective {
