@@ -6,6 +6,7 @@
 
 mod clip;
 mod common;
+pub mod dapo;
 mod gae;
 pub mod gdpo;
 pub mod gpg;
@@ -15,7 +16,9 @@ pub mod grpo_passk;
 pub mod opo;
 pub mod optimal_token_baseline;
 mod options;
+pub mod pf_ppo;
 pub mod ppo;
+pub mod prime;
 pub mod reinforce_plus_plus;
 pub mod reinforce_plus_plus_baseline;
 pub mod remax;

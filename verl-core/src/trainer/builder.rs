@@ -173,6 +173,7 @@ fn check_columns(algorithm: &dyn Algorithm) -> Result<()> {
     let computed = |column: Column| match column {
         Column::RefLogProbs => needs.reference,
         Column::Values | Column::Returns => needs.critic,
+        Column::SumPiSquared | Column::ImplicitRewards => false,
         _ => true,
     };
     let estimator = algorithm.estimator().needs().iter();

@@ -1,5 +1,6 @@
 //! Sampling and scoring.
 
+use super::scored::Scored;
 use super::{Prompt, Trainer};
 use crate::reward::{Outcome, OwnedInput, ScoringStats};
 use crate::rollout::{Rollout, RolloutEngine, RolloutRequest, SamplingParams, sample_seed};
@@ -71,19 +72,6 @@ pub(super) struct Answers {
     pub(super) texts: Vec<String>,
 }
 
-/// What an answer is worth, and the named sub-scores of it.
-pub(super) struct Scored {
-    reward: f32,
-    parts: Vec<(Arc<str>, f32)>,
-}
-
-fn parts_of(outcome: &Outcome) -> &[(String, f32)] {
-    match outcome {
-        Outcome::Scored(score) => &score.parts,
-        _ => &[],
-    }
-}
-
 /// Samples the plan's answers and decodes them.
 pub(super) fn sample(
     engine: &mut dyn RolloutEngine,
@@ -148,33 +136,6 @@ impl Trainer {
         let stats = ScoringStats::of(&outcomes);
         stats.check(self.settings.max_failure_fraction, &outcomes)?;
         Ok((outcomes, stats))
-    }
-
-    /// The rewards and sub-scores that outcomes stand for. An answer that could
-    /// not be scored has the failure score in every part that others have.
-    pub(super) fn scored(&self, outcomes: &[Outcome]) -> Vec<Scored> {
-        let mut names: Vec<Arc<str>> = Vec::new();
-        for (name, _) in outcomes.iter().flat_map(parts_of) {
-            if !names.iter().any(|known| **known == **name) {
-                names.push(name.as_str().into());
-            }
-        }
-        let scored = |outcome: &Outcome| {
-            let reward = self.reward_of(outcome);
-            let value = |name: &Arc<str>| match outcome {
-                Outcome::Scored(_) => parts_of(outcome)
-                    .iter()
-                    .find(|(n, _)| **n == **name)
-                    .map(|(_, v)| *v),
-                _ => Some(reward),
-            };
-            let parts = names.iter().filter_map(|n| Some((n.clone(), value(n)?)));
-            Scored {
-                reward,
-                parts: parts.collect(),
-            }
-        };
-        outcomes.iter().map(scored).collect()
     }
 
     /// The reward that an outcome stands for.

@@ -1,6 +1,7 @@
 //! One training step.
 
 use super::rollout::{Answers, Plan, groups, sample};
+use super::scored::scored;
 use super::statistics::{batch_metrics, rollout_gap};
 use super::update::Averages;
 use super::{Prompt, Trainer};
@@ -66,7 +67,7 @@ impl Trainer {
         )?;
         clock.lap("gen", &mut metrics);
         let (outcomes, stats) = self.score(&plan, &answers)?;
-        let scores = self.scored(&outcomes);
+        let scores = scored(&outcomes, self.settings.failure_score);
         stats
             .metrics()
             .into_iter()
