@@ -1,5 +1,7 @@
 //! What must hold for any batch, whatever its numbers.
 
 mod advantages;
+mod estimators;
 mod losses;
+mod options;
 mod sample;
