@@ -48,9 +48,9 @@ fn question(dice: &mut Dice) -> (String, u64) {
     let what = dice.pick(&[
         "apples", "books", "coins", "pens", "cards", "eggs", "stamps",
     ]);
-    match dice.roll(0, 3) {
+    match dice.roll(0, 2) {
         0 => {
-            let (a, b) = (dice.roll(2, 30), dice.roll(2, 30));
+            let (a, b) = (dice.roll(1, 15), dice.roll(1, 9));
             let verb = dice.pick(&["buys", "finds", "gets"]);
             let text = format!(
                 "{who} has {a} {what} and {verb} {b} more. How many {what} does {who} have now?"
@@ -58,26 +58,19 @@ fn question(dice: &mut Dice) -> (String, u64) {
             (text, a + b)
         }
         1 => {
-            let a = dice.roll(5, 30);
-            let b = dice.roll(1, a - 1);
+            let a = dice.roll(2, 15);
+            let b = dice.roll(1, (a - 1).min(9));
             let verb = dice.pick(&["gives away", "loses", "sells"]);
             let text =
                 format!("{who} has {a} {what} and {verb} {b} of them. How many {what} are left?");
             (text, a - b)
         }
-        2 => {
-            let (a, b) = (dice.roll(2, 9), dice.roll(2, 9));
+        _ => {
+            let (a, b) = (dice.roll(2, 5), dice.roll(2, 6));
             let text = format!(
                 "There are {a} boxes with {b} {what} in each. How many {what} are there in all?"
             );
             (text, a * b)
-        }
-        _ => {
-            let (a, b, c) = (dice.roll(5, 20), dice.roll(2, 10), dice.roll(1, 4));
-            let text = format!(
-                "{who} has {a} {what}, gets {b} more and gives away {c}. How many {what} does {who} have now?"
-            );
-            (text, a + b - c)
         }
     }
 }

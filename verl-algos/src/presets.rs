@@ -4,8 +4,10 @@
 //! paper and equations; here stand the defaults in which an algorithm differs
 //! from its parts.
 
+use crate::pf_ppo::PfPpoConfig;
 use crate::positive_lm::PositiveLmConfig;
 use crate::preset::Preset;
+use crate::prime::{ImplicitRewardConfig, RewardModelConfig};
 use serde_json::json;
 use verl_core::algorithm::Composed;
 
@@ -38,8 +40,9 @@ fn twelve() -> Vec<Preset> {
         Preset::new("opo", "opo", "policy_gradient"),
         Preset::new("gpg", "gpg", "policy_gradient"),
         Preset::new("prime", "prime", "clipped").extra(|algorithm, reader| {
-            let model = reader.take(crate::prime::PrimeModelConfig::default())?;
-            Ok(algorithm.implicit_reward(model.build()?))
+            let rewards = reader.take(ImplicitRewardConfig::default())?;
+            let model = reader.take(RewardModelConfig::default())?;
+            Ok(algorithm.reward_model(model.build(&rewards)?))
         }),
         Preset::new("vapo", "vapo", "clipped")
             .default("clip_ratio_high", 0.28)
@@ -76,7 +79,7 @@ fn ratios() -> Vec<Preset> {
         grpo("dppo_kl"),
         grpo("dro"),
         Preset::new("pf_ppo", "gae", "clipped").extra(|algorithm: Composed, reader| {
-            let options = reader.take(crate::pf_ppo::PfPpoConfig::default())?;
+            let options = reader.take(PfPpoConfig::default())?;
             Ok(algorithm.hook(Box::new(options.build()?)))
         }),
     ]

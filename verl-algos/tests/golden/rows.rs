@@ -53,6 +53,13 @@ impl Rows {
         }
     }
 
+    /// Stores the scores.
+    pub(crate) fn set_scores(&mut self, scores: &[f32]) {
+        for (t, row) in self.batch.trajectories_mut().zip(&self.order) {
+            t.set_score(scores[*row]).unwrap();
+        }
+    }
+
     /// Stores a named sub-score, beside those there are.
     pub(crate) fn set_part(&mut self, name: &str, values: &[f32]) {
         for (t, row) in self.batch.trajectories_mut().zip(&self.order) {

@@ -1,6 +1,8 @@
 //! What must hold for any batch, whatever its numbers.
 
 mod advantages;
+mod estimators;
 mod losses;
+mod options;
 mod policy_losses;
 mod sample;

@@ -65,7 +65,11 @@ pub(crate) fn batch(groups: &[Vec<Row>], masked: Option<f32>) -> Batch {
     let group = |(id, rows): (usize, &Vec<Row>)| {
         let id = GroupId(id as u64);
         let member = |(sample, row): (usize, &Row)| trajectory(id, sample, row, masked);
-        Group::new(id, rows.iter().enumerate().map(member).collect()).unwrap()
+        let mut group = Group::new(id, rows.iter().enumerate().map(member).collect()).unwrap();
+        let rewards = group.trajectories().iter().map(|t| t.total_reward());
+        let best = rewards.fold(f32::NEG_INFINITY, f32::max);
+        group.set_baseline(best).unwrap();
+        group
     };
     Batch::new(groups.iter().enumerate().map(group).collect())
 }
@@ -83,12 +87,18 @@ fn trajectory(group: GroupId, sample: usize, row: &Row, masked: Option<f32>) -> 
         weight_version: 0,
     })
     .unwrap();
-    let rewards = row
+    let score = row
         .iter()
         .filter(|token| token.live)
         .map(|token| token.reward);
-    t.set_score(rewards.sum()).unwrap();
-    let columns: [(Column, Get); 7] = [
+    let score = score.sum::<f32>();
+    t.set_score(score).unwrap();
+    t.set_parts(vec![
+        ("first".into(), score),
+        ("second".into(), 2.0 * score),
+    ])
+    .unwrap();
+    let columns: [(Column, Get); 9] = [
         (Column::OldLogProbs, |token| token.old),
         (Column::RefLogProbs, |token| token.reference),
         (Column::Values, |token| token.value),
@@ -96,6 +106,10 @@ fn trajectory(group: GroupId, sample: usize, row: &Row, masked: Option<f32>) -> 
         (Column::Advantages, |token| token.advantage),
         (Column::Returns, |token| token.value + token.advantage),
         (Column::ImportanceWeights, |token| token.value.exp()),
+        (Column::ImplicitRewards, |token| {
+            token.log_prob - token.reference
+        }),
+        (Column::SumPiSquared, |token| token.old.exp().powi(2)),
     ];
     for (column, get) in columns {
         let value = |token: &Token| match masked {

@@ -254,14 +254,23 @@ fn start() -> Result<Worker> {
 
 fn score(reward: &dyn RewardFn, input: &OwnedInput) -> Outcome {
     match catch_unwind(AssertUnwindSafe(|| reward.score(&input.as_input()))) {
-        Ok(Ok(score)) if score.value.is_finite() => Outcome::Scored(score),
-        Ok(Ok(score)) => {
-            Outcome::Failed(format!("{}: the score is {}", reward.name(), score.value))
-        }
+        Ok(Ok(score)) => match unusable(&score) {
+            None => Outcome::Scored(score),
+            Some(fault) => Outcome::Failed(format!("{}: {fault}", reward.name())),
+        },
         Ok(Err(RewardError::Failed(message))) => Outcome::Failed(message),
         Ok(Err(error)) => Outcome::Failed(error.to_string()),
         Err(panic) => Outcome::Panicked(panic_text(&*panic)),
     }
+}
+
+/// What is not finite about a score.
+fn unusable(score: &Score) -> Option<String> {
+    if !score.value.is_finite() {
+        return Some(format!("the score is {}", score.value));
+    }
+    let (name, value) = score.parts.iter().find(|(_, v)| !v.is_finite())?;
+    Some(format!("the sub-score `{name}` is {value}"))
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {

@@ -13,6 +13,7 @@ mod micro_batch;
 mod prompt;
 mod resume;
 mod rollout;
+mod scored;
 mod settings;
 mod statistics;
 mod step;

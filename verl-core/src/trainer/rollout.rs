@@ -1,5 +1,6 @@
 //! Sampling and scoring.
 
+use super::scored::scored;
 use super::{Prompt, Trainer};
 use crate::reward::{Outcome, OwnedInput, ScoringStats};
 use crate::rollout::{Rollout, RolloutEngine, RolloutRequest, SamplingParams, sample_seed};
@@ -177,14 +178,13 @@ pub(super) fn groups(
     outcomes: &[Outcome],
     failure_score: f32,
 ) -> Result<Vec<Group>> {
+    let mut scores = scored(outcomes, failure_score).into_iter();
     let make = |(g, prompt): (usize, &&Prompt)| {
         let member = |sample: usize| {
-            let at = g * plan.samples + sample;
-            let mut t = trajectory(prompt, &answers.rollouts[at])?;
-            t.set_score(outcomes[at].value_or(failure_score))?;
-            if let Outcome::Scored(score) = &outcomes[at] {
-                let parts = score.parts.iter();
-                t.set_parts(parts.map(|(name, v)| (name.as_str().into(), *v)).collect())?;
+            let mut t = trajectory(prompt, &answers.rollouts[g * plan.samples + sample])?;
+            if let Some(scored) = scores.next() {
+                t.set_score(scored.reward)?;
+                t.set_parts(scored.parts)?;
             }
             Ok(t)
         };

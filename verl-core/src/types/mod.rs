@@ -7,6 +7,7 @@
 mod batch;
 mod column;
 mod parts;
+mod resample;
 mod trajectory;
 
 pub use batch::{Batch, Group};

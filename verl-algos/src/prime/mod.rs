@@ -1,0 +1,197 @@
+//! PRIME: process rewards from an implicit reward model.
+//!
+//! A language model `phi` trained on outcomes alone ([`ImplicitRewardLoss`])
+//! yields a reward for every token ([`ImplicitReward`]), and those enter the
+//! advantage beside the outcome, each less what the other answers of the group
+//! have:
+//!
+//! ```text
+//! r_t = beta (log pi_phi - log pi_ref)          m_j = mean of r over answer j
+//! A_t,i = c_dpo sum_{s >= t} gamma^(s - t) (r_s,i - mean(m_j, j != i))
+//!       + c_gt (o_i - mean(o_j, j != i))
+//! ```
+//!
+//! whitened over the policy tokens of the batch; `o` is the answer's score.
+//! `t` runs over the policy's own tokens. A KL in the reward does not enter.
+//!
+//! # Paper
+//! "Process Reinforcement through Implicit Rewards", arXiv:2502.01456, eq. 5.
+//!
+//! # Differences from the paper
+//! Advantages are whitened, as its code does.
+//!
+//! # Differences from verl
+//! - verl's recipe multiplies each token's reward by `n / (n - 1)`, which is no
+//!   leave-one-out baseline: `process_baseline: recipe`.
+//! - Answers without tokens have no mean reward and count for no one's
+//!   baseline; in verl it is NaN.
+//! - An answer alone in its group has nothing to be compared with and enters
+//!   the whitening with 0.
+
+mod loss;
+mod model;
+mod reward;
+
+pub use loss::{ImplicitRewardLoss, ImplicitRewardLossConfig};
+pub use model::{RewardModelConfig, UpdateOrder};
+pub use reward::{ImplicitReward, ImplicitRewardConfig, PrimeNorm};
+
+use crate::options::require;
+use crate::tokens::{discounted, pick, whiten};
+use serde::{Deserialize, Serialize};
+use verl_core::algorithm::{AdvantageEstimator, Advantages};
+use verl_core::types::{Batch, Column, Group, Trajectory};
+use verl_core::{Error, Result};
+
+/// Options of the estimator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrimeConfig {
+    /// Weight of the process rewards.
+    pub reward_dpo_coef: f32,
+    /// Weight of the outcome.
+    pub reward_gt_coef: f32,
+    /// Discount of future process rewards.
+    pub gamma: f32,
+    /// What a process reward is compared with.
+    pub process_baseline: ProcessBaseline,
+}
+
+/// Baselines of process rewards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessBaseline {
+    /// `r - mean(m_j, j != i)`, the paper's.
+    LeaveOneOut,
+    /// `(n r - sum(m)) / (n - 1)`, that of verl's recipe.
+    Recipe,
+}
+
+impl Default for PrimeConfig {
+    fn default() -> Self {
+        PrimeConfig {
+            reward_dpo_coef: 5.0,
+            reward_gt_coef: 5.0,
+            gamma: 1.0,
+            process_baseline: ProcessBaseline::LeaveOneOut,
+        }
+    }
+}
+
+impl PrimeConfig {
+    /// The estimator.
+    ///
+    /// # Errors
+    /// [`Error::Config`] naming the option out of range.
+    pub fn build(&self) -> Result<PrimeAdvantage> {
+        for (key, value) in [
+            ("reward_dpo_coef", self.reward_dpo_coef),
+            ("reward_gt_coef", self.reward_gt_coef),
+        ] {
+            let ok = value.is_finite() && value >= 0.0;
+            require(key, value, ok, "0 or positive")?;
+        }
+        let ok = (0.0..=1.0).contains(&self.gamma);
+        require("gamma", self.gamma, ok, "in [0, 1]")?;
+        Ok(PrimeAdvantage(self.clone()))
+    }
+}
+
+/// The estimator.
+///
+/// # Example
+/// Process rewards of 1 and 3 per token, less the other answer's mean:
+/// ```
+/// use verl_algos::prime::{PrimeConfig, ProcessBaseline};
+/// let estimator = PrimeConfig::default().build()?;
+/// assert_eq!(estimator.process(&[1.0, 1.0], &[1.0, 3.0], 0), [-2.0, -2.0]);
+/// let recipe = PrimeConfig { process_baseline: ProcessBaseline::Recipe, ..Default::default() };
+/// assert_eq!(recipe.build()?.process(&[1.0, 1.0], &[1.0, 3.0], 0), [-2.0, -2.0]);
+/// # Ok::<(), verl_core::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct PrimeAdvantage(pub PrimeConfig);
+
+const NAME: &str = "prime";
+
+/// The score that process rewards add up to.
+fn outcome(t: &Trajectory, requester: &'static str) -> Result<f32> {
+    t.score().ok_or(Error::MissingColumn {
+        column: "score",
+        requester,
+        remedy: Column::TokenRewards.remedy(),
+    })
+}
+
+/// Mean of the others; `None` where there are none.
+fn mean_of_others(values: &[f64], own: usize) -> Option<f64> {
+    let others = values.len().checked_sub(1).filter(|n| *n > 0)?;
+    Some((values.iter().sum::<f64>() - values[own]) / others as f64)
+}
+
+impl PrimeAdvantage {
+    /// Process rewards of an answer less their baseline, given the mean
+    /// rewards of the group's answers and which of them is its own.
+    pub fn process(&self, rewards: &[f32], means: &[f64], own: usize) -> Vec<f32> {
+        let n = means.len() as f64;
+        let Some(others) = mean_of_others(means, own) else {
+            return vec![0.0; rewards.len()];
+        };
+        let (scale, baseline) = match self.0.process_baseline {
+            ProcessBaseline::LeaveOneOut => (1.0, others),
+            ProcessBaseline::Recipe => (n / (n - 1.0), means.iter().sum::<f64>() / (n - 1.0)),
+        };
+        let less = |r: &f32| (f64::from(*r) * scale - baseline) as f32;
+        rewards.iter().map(less).collect()
+    }
+
+    /// Advantages before whitening.
+    fn group(&self, group: &Group) -> Result<Vec<Vec<f32>>> {
+        let answers = group.trajectories();
+        let outcomes = answers.iter().map(|t| Ok(outcome(t, NAME)?.into()));
+        let outcomes = outcomes.collect::<Result<Vec<f64>>>()?;
+        let rewards = answers.iter().map(|t| t.get(Column::ImplicitRewards, NAME));
+        let rewards = rewards.collect::<Result<Vec<_>>>()?;
+        let (mut means, mut places) = (Vec::new(), Vec::new());
+        for (t, row) in answers.iter().zip(&rewards) {
+            places.push(means.len());
+            if t.policy_tokens() > 0 {
+                let live = pick(t, row);
+                means.push(live.iter().copied().map(f64::from).sum::<f64>() / live.len() as f64);
+            }
+        }
+        let row = |(i, t): (usize, &Trajectory)| {
+            if t.policy_tokens() == 0 {
+                return vec![0.0; rewards[i].len()];
+            }
+            let process = self.process(rewards[i], &means, places[i]);
+            let mut row = discounted(t, &process, self.0.gamma);
+            let lead = mean_of_others(&outcomes, i).map_or(0.0, |others| outcomes[i] - others);
+            let outcome = self.0.reward_gt_coef * lead as f32;
+            let add = |i: usize| row[i] = self.0.reward_dpo_coef * row[i] + outcome;
+            t.policy_positions().for_each(add);
+            row
+        };
+        Ok(answers.iter().enumerate().map(row).collect())
+    }
+}
+
+impl AdvantageEstimator for PrimeAdvantage {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn needs(&self) -> &[Column] {
+        &[Column::TokenRewards, Column::ImplicitRewards]
+    }
+
+    fn estimate(&self, batch: &Batch) -> Result<Advantages> {
+        let groups = batch.groups().iter().map(|group| self.group(group));
+        let returns = groups.collect::<Result<Vec<_>>>()?.concat();
+        let mut advantages = returns.clone();
+        whiten(batch, &mut advantages);
+        Ok(Advantages {
+            advantages,
+            returns: Some(returns),
+        })
+    }
+}
