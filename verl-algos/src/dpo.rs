@@ -31,11 +31,11 @@
 //! `actor/dpo_margin`, `beta h`, and `actor/dpo_accuracy`, 1 where `h > 0`.
 
 use crate::options::require;
-use crate::pairs::{Pairs, nothing};
+use crate::pairs::{Pairs, nothing, requirements};
 use burn::tensor::Tensor;
 use burn::tensor::activation::log_sigmoid;
 use serde::{Deserialize, Serialize};
-use verl_core::algorithm::{LossInput, LossOutput, PolicyLoss};
+use verl_core::algorithm::{LossInput, LossOutput, PolicyLoss, Requirements};
 use verl_core::types::Column;
 use verl_core::{Error, Result};
 
@@ -160,6 +160,10 @@ impl PolicyLoss for DpoLoss {
             true => &[Column::TokenRewards],
             false => &[Column::TokenRewards, Column::RefLogProbs],
         }
+    }
+
+    fn requirements(&self) -> Requirements {
+        requirements()
     }
 
     fn per_token(&self, input: &LossInput<'_>) -> Result<LossOutput> {

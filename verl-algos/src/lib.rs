@@ -1,9 +1,9 @@
 //! Reinforcement-learning algorithms for verl, one file each.
 //!
-//! [`register_builtin`] puts them into a registry by name. An algorithm of
-//! your own takes the same road from your own crate: implement
-//! [`Algorithm`](verl_core::algorithm::Algorithm) and register it.
+//! A [`Catalogue`] holds them by name: estimators, losses, and the presets
+//! that combine them. Those of your own crate take the same road.
 
+mod catalogue;
 pub mod cispo;
 mod clip;
 pub mod clip_cov;
@@ -23,6 +23,7 @@ mod pairs;
 pub mod policy_gradient;
 pub mod positive_lm;
 pub mod ppo;
+mod preset;
 pub mod probe;
 mod ratio;
 pub mod rollout_correction;
@@ -34,33 +35,9 @@ pub mod sppo;
 mod tests;
 mod value;
 
+pub use catalogue::Catalogue;
 pub use clip::{ClipConfig, ClippedLoss};
 pub use common::{KlControlConfig, KlControlType, KlRewardConfig, TermsConfig};
-pub use gae::Gae;
-pub use grpo::{Grpo, GrpoConfig};
-pub use ppo::{Ppo, PpoConfig};
-pub use value::ClippedValueLoss;
-
-use verl_core::Result;
-use verl_core::registry::AlgorithmRegistry;
-
-/// Registers every algorithm of this crate.
-///
-/// # Errors
-/// When one of the names is taken.
-pub fn register_builtin(registry: &mut AlgorithmRegistry) -> Result<()> {
-    registry.register("grpo", |settings| {
-        Ok(Box::new(Grpo::from_settings(settings)?))
-    })?;
-    registry.register("ppo", |settings| {
-        Ok(Box::new(Ppo::from_settings(settings)?))
-    })
-}
-
-/// A registry that holds every algorithm of this crate.
-pub fn builtin() -> AlgorithmRegistry {
-    let mut registry = AlgorithmRegistry::new("algorithm");
-    // Names are distinct, as the tests of this crate check.
-    let _ = register_builtin(&mut registry);
-    registry
-}
+pub use gae::{Gae, GaeConfig};
+pub use preset::Preset;
+pub use value::{ClippedValueLoss, ValueConfig};

@@ -19,12 +19,12 @@
 //! odds' ratio, 0 at answers that are not compared.
 
 use crate::options::require;
-use crate::pairs::{Pairs, nothing};
+use crate::pairs::{Pairs, nothing, requirements};
 use burn::tensor::Tensor;
 use burn::tensor::activation::log_sigmoid;
 use serde::{Deserialize, Serialize};
 use verl_core::Result;
-use verl_core::algorithm::{LossInput, LossOutput, PolicyLoss};
+use verl_core::algorithm::{LossInput, LossOutput, PolicyLoss, Requirements};
 use verl_core::types::Column;
 
 /// Options of the loss.
@@ -87,6 +87,10 @@ impl PolicyLoss for OrpoLoss {
 
     fn needs(&self) -> &[Column] {
         &[Column::TokenRewards]
+    }
+
+    fn requirements(&self) -> Requirements {
+        requirements()
     }
 
     fn per_token(&self, input: &LossInput<'_>) -> Result<LossOutput> {

@@ -2,7 +2,7 @@
 
 use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorData};
 use std::collections::BTreeMap;
-use verl_core::algorithm::LossInput;
+use verl_core::algorithm::{LossInput, Requirements};
 use verl_core::types::{Column, GroupId};
 use verl_core::{Error, Result};
 
@@ -97,6 +97,11 @@ impl Pairs {
         }
         input.spread_n(values_s)
     }
+}
+
+/// What a loss on pairs needs of a run.
+pub(crate) fn requirements() -> Requirements {
+    Requirements::default().min_group_size(2).whole_groups(true)
 }
 
 /// A loss of 0 at every token, whatever the log-probs, that gradients can be

@@ -24,7 +24,7 @@
 use crate::options::require;
 use burn::tensor::{Tensor, TensorData};
 use serde::{Deserialize, Serialize};
-use verl_core::algorithm::{LossInput, LossOutput, PolicyLoss};
+use verl_core::algorithm::{LossInput, LossOutput, PolicyLoss, Requirements};
 use verl_core::types::Column;
 use verl_core::{Error, Result};
 
@@ -109,6 +109,10 @@ impl PolicyLoss for PositiveLm {
 
     fn needs(&self) -> &[Column] {
         &self.needs
+    }
+
+    fn requirements(&self) -> Requirements {
+        self.inner.requirements()
     }
 
     fn per_token(&self, input: &LossInput<'_>) -> Result<LossOutput> {

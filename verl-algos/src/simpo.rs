@@ -19,10 +19,10 @@
 //! None of its own.
 
 use crate::options::require;
-use crate::pairs::{Pairs, nothing};
+use crate::pairs::{Pairs, nothing, requirements};
 use burn::tensor::activation::log_sigmoid;
 use serde::{Deserialize, Serialize};
-use verl_core::algorithm::{LossInput, LossOutput, PolicyLoss};
+use verl_core::algorithm::{LossInput, LossOutput, PolicyLoss, Requirements};
 use verl_core::types::Column;
 use verl_core::{Error, Result};
 
@@ -135,6 +135,10 @@ impl PolicyLoss for SimpoLoss {
 
     fn needs(&self) -> &[Column] {
         &[Column::TokenRewards]
+    }
+
+    fn requirements(&self) -> Requirements {
+        requirements()
     }
 
     fn per_token(&self, input: &LossInput<'_>) -> Result<LossOutput> {

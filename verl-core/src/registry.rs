@@ -23,6 +23,7 @@ impl Settings {
             section,
             plugin: name.to_string(),
             left: self.0.clone(),
+            defaults: serde_json::Map::new(),
             known: Vec::new(),
         }
     }
@@ -58,15 +59,23 @@ pub struct SettingsReader {
     section: &'static str,
     plugin: String,
     left: serde_json::Map<String, serde_json::Value>,
+    defaults: serde_json::Map<String, serde_json::Value>,
     known: Vec<String>,
 }
 
 impl SettingsReader {
+    /// Values of options that are not given. Those that no struct takes are
+    /// ignored.
+    pub fn defaults(mut self, defaults: serde_json::Map<String, Value>) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
     /// Lets the option `name` go by another name as well.
     ///
     /// # Errors
     /// [`Error::Config`] when both names are given.
-    pub fn alias(mut self, other: &str, name: &str) -> Result<Self> {
+    pub fn alias(&mut self, other: &str, name: &str) -> Result<()> {
         if let Some(value) = self.left.remove(other) {
             if self.left.contains_key(name) {
                 return Err(Error::config(
@@ -76,7 +85,7 @@ impl SettingsReader {
             }
             self.left.insert(name.to_string(), value);
         }
-        Ok(self)
+        Ok(())
     }
 
     /// Takes the options that the struct `C` has; the others keep the value
@@ -94,8 +103,11 @@ impl SettingsReader {
             return Err(Error::invalid("a plugin's options must be a struct"));
         };
         for key in merged.keys().cloned().collect::<Vec<_>>() {
+            if let Some(default) = self.defaults.get(&key) {
+                overlay(&mut merged[&key], default.clone());
+            }
             if let Some(given) = self.left.remove(&key) {
-                merged.insert(key.clone(), given);
+                overlay(&mut merged[&key], given);
                 // One by one, so that an error can name its key.
                 serde_json::from_value::<C>(Value::Object(merged.clone()))
                     .map_err(|e| fail(&key, e))?;
@@ -121,6 +133,21 @@ impl SettingsReader {
             format!("{}.{key}", self.section),
             format!("`{}` has no such option; {hint}", self.plugin),
         ))
+    }
+}
+
+/// Puts a value in the place of another; of a section, key by key.
+fn overlay(old: &mut Value, new: Value) {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            for (key, value) in new {
+                match old.get_mut(&key) {
+                    Some(slot) => overlay(slot, value),
+                    None => _ = old.insert(key, value),
+                }
+            }
+        }
+        (old, new) => *old = new,
     }
 }
 

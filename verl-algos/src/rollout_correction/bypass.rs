@@ -5,7 +5,7 @@ use super::metrics::log_ratios;
 use crate::ratio::{cut, log_ratio_n, on_host};
 use burn::tensor::{Bool, Tensor, TensorData};
 use verl_core::Result;
-use verl_core::algorithm::{LossInput, LossOutput, PolicyLoss};
+use verl_core::algorithm::{LossInput, LossOutput, PolicyLoss, Requirements};
 use verl_core::types::Column;
 
 /// A loss whose old log-probs are the sampler's, with weights and rejection
@@ -57,6 +57,10 @@ impl PolicyLoss for Bypass {
 
     fn needs(&self) -> &[Column] {
         &self.needs
+    }
+
+    fn requirements(&self) -> Requirements {
+        self.inner.requirements().rollout_log_probs_as_old(true)
     }
 
     fn per_token(&self, input: &LossInput<'_>) -> Result<LossOutput> {

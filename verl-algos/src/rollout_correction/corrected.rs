@@ -1,7 +1,7 @@
 //! A loss whose tokens are weighted.
 
 use verl_core::Result;
-use verl_core::algorithm::{LossInput, LossOutput, PolicyLoss};
+use verl_core::algorithm::{LossInput, LossOutput, PolicyLoss, Requirements};
 use verl_core::types::Column;
 
 /// Any policy loss, each token multiplied by its importance weight.
@@ -46,6 +46,10 @@ impl PolicyLoss for Corrected {
 
     fn needs(&self) -> &[Column] {
         &self.needs
+    }
+
+    fn requirements(&self) -> Requirements {
+        self.inner.requirements()
     }
 
     fn per_token(&self, input: &LossInput<'_>) -> Result<LossOutput> {

@@ -57,7 +57,7 @@ use crate::policy_gradient::PolicyGradientLoss;
 use figures::{Metrics, Rows};
 use rejection::Criterion;
 use verl_core::Result;
-use verl_core::algorithm::PolicyLoss;
+use verl_core::algorithm::{BatchHook, Figures, PolicyLoss};
 use verl_core::types::{Batch, Column, Trajectory};
 use weights::Weights;
 
@@ -120,7 +120,8 @@ impl RolloutCorrection {
         }
     }
 
-    /// Whether the sampler's log-probs are to be used as the old ones.
+    /// Whether the sampler's log-probs are to be used as the old ones, as the
+    /// loss that [`RolloutCorrection::wrap`] makes then asks of the run.
     pub fn is_bypass(&self) -> bool {
         self.bypass.is_some()
     }
@@ -146,7 +147,7 @@ impl RolloutCorrection {
     /// # Errors
     /// [`verl_core::Error::MissingColumn`] without old log-probs or those of
     /// the sampler.
-    pub fn apply(&self, batch: &mut Batch) -> Result<Vec<(String, f64)>> {
+    pub fn apply(&self, batch: &mut Batch) -> Result<Figures> {
         if self.is_bypass() {
             return Ok(Vec::new());
         }
@@ -223,6 +224,12 @@ impl RolloutCorrection {
             keep,
             metrics,
         }
+    }
+}
+
+impl BatchHook for RolloutCorrection {
+    fn before_updates(&self, batch: &mut Batch, _seed: u64) -> Result<Figures> {
+        self.apply(batch)
     }
 }
 

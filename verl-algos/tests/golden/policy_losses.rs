@@ -16,7 +16,7 @@ use verl_algos::policy_gradient::PolicyGradientLoss;
 use verl_algos::positive_lm::PositiveLmConfig;
 use verl_algos::rollout_correction::Corrected;
 use verl_algos::sapo::SapoConfig;
-use verl_algos::sppo::SppoConfig;
+use verl_algos::sppo::{SoftMeanConfig, SoftMeanOver, SppoConfig};
 use verl_core::algorithm::{
     AdvantageEstimator, LossInput, LossOutput, Objective, ObjectiveValue, PolicyLoss,
 };
@@ -291,9 +291,10 @@ fn positive_lm() {
 fn sppo() {
     for case in cases("sppo") {
         let mut rows = Rows::of(&case);
-        let mut config = options(&case, SppoConfig::default());
-        config.softmean_over = verl_algos::sppo::SoftMeanOver::Batch;
-        let (estimator, loss) = config.build().unwrap();
+        let loss = options(&case, SppoConfig::default()).build().unwrap();
+        let mut config = options(&case, SoftMeanConfig::default());
+        config.softmean_over = SoftMeanOver::Batch;
+        let estimator = config.build().unwrap();
         let rewards = case.input("seq_rewards").data;
         let mean = estimator.soft_mean(&rewards) as f32;
         let less_mean: Vec<f32> = rewards.iter().map(|r| r - mean).collect();

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
+use verl_core::algorithm::Algorithm;
 use verl_core::registry::Settings;
 
 /// The folder of reference data: `VERL_REFERENCE_DIR`, or the repository's.
@@ -164,4 +165,11 @@ fn table(tensor: &Value) -> Option<Table> {
             .map(|x| number(x) as f32)
             .collect(),
     })
+}
+
+/// A built-in algorithm with options of a case.
+pub(crate) fn build(name: &str, settings: &Settings) -> Box<dyn Algorithm> {
+    verl_algos::Catalogue::builtin()
+        .build(name, settings)
+        .unwrap()
 }

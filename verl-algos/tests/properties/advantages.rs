@@ -3,14 +3,23 @@
 use crate::sample::{batch, close, groups};
 use proptest::prelude::*;
 use verl_algos::grpo::{GroupRelative, GrpoConfig};
-use verl_algos::{Gae, Grpo, Ppo};
+use verl_algos::{Catalogue, Gae};
 use verl_core::algorithm::{Algorithm, apply_kl_in_reward};
 use verl_core::math::KlEstimator;
+use verl_core::registry::Settings;
 use verl_core::types::Column;
 
 /// Rewards of one group, multiples of 1/8.
 fn rewards() -> impl Strategy<Value = Vec<f32>> {
     proptest::collection::vec((-40i8..40).prop_map(|r| f32::from(r) / 8.0), 2..9)
+}
+
+const ALGORITHMS: [&str; 2] = ["grpo", "ppo"];
+
+fn algorithm(name: &str) -> Box<dyn Algorithm> {
+    Catalogue::builtin()
+        .build(name, &Settings::default())
+        .unwrap()
 }
 
 fn grpo(norm: bool) -> GroupRelative {
@@ -59,7 +68,7 @@ proptest! {
     #[test]
     fn whole_batches_follow_a_permutation_of_rows(sample in groups()) {
         let reversed: Vec<_> = sample.iter().rev().map(|g| g.iter().rev().cloned().collect()).collect();
-        for algorithm in [&Grpo::default() as &dyn Algorithm, &Ppo::default()] {
+        for algorithm in ALGORITHMS.map(algorithm) {
             let estimate = |groups| algorithm.estimator().estimate(&batch(groups, None)).unwrap();
             let (straight, mut back) = (estimate(&sample), estimate(&reversed));
             back.advantages.reverse();
@@ -70,7 +79,7 @@ proptest! {
     #[test]
     fn masked_tokens_are_never_read(sample in groups()) {
         let (clean, poisoned) = (batch(&sample, None), batch(&sample, Some(f32::NAN)));
-        for algorithm in [&Grpo::default() as &dyn Algorithm, &Ppo::default()] {
+        for algorithm in ALGORITHMS.map(algorithm) {
             let estimator = algorithm.estimator();
             prop_assert_eq!(estimator.estimate(&clean)?, estimator.estimate(&poisoned)?);
         }
@@ -81,7 +90,7 @@ proptest! {
     #[test]
     fn masked_tokens_have_no_advantage(sample in groups()) {
         let batch = batch(&sample, Some(f32::NAN));
-        for algorithm in [&Grpo::default() as &dyn Algorithm, &Ppo::default()] {
+        for algorithm in ALGORITHMS.map(algorithm) {
             let estimate = algorithm.estimator().estimate(&batch)?;
             for rows in [Some(estimate.advantages), estimate.returns].into_iter().flatten() {
                 let tokens = batch.trajectories().zip(rows).flat_map(|(t, row)| {

@@ -3,4 +3,5 @@
 mod advantages;
 mod losses;
 mod policy_losses;
+mod promises;
 mod sample;

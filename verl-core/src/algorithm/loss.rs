@@ -3,6 +3,7 @@
 //! Only tokens the policy produced are packed, sequence after sequence, so a
 //! loss never sees a mask and nothing masked can reach it.
 
+use super::Requirements;
 use crate::types::{Column, Trajectory};
 use crate::{Error, Result};
 use burn::tensor::{Int, Tensor, TensorData};
@@ -169,6 +170,11 @@ pub trait PolicyLoss: fmt::Debug + Send + Sync {
 
     /// Columns read, checked before the first rollout.
     fn needs(&self) -> &[Column];
+
+    /// What else the run must have; columns speak for themselves.
+    fn requirements(&self) -> Requirements {
+        Requirements::default()
+    }
 
     /// The loss of each packed token.
     fn per_token(&self, input: &LossInput<'_>) -> Result<LossOutput>;

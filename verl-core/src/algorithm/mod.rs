@@ -9,12 +9,20 @@
 
 mod advantage;
 mod bundle;
+mod composed;
+mod filter;
+mod hook;
+mod implicit;
 mod kl_reward;
 mod loss;
 mod objective;
 
 pub use advantage::{AdvantageEstimator, Advantages};
 pub use bundle::{Algorithm, KlInReward, PolicyTerms, Requirements};
+pub use composed::Composed;
+pub use filter::{DynamicSampling, GroupFilter};
+pub use hook::{BatchHook, Figures};
+pub use implicit::ImplicitReward;
 pub use kl_reward::apply_kl_in_reward;
 pub use loss::{LossInput, LossOutput, PolicyLoss, ValueInput, ValueLoss};
 pub use objective::{KlLoss, Objective, ObjectiveValue, ValueObjective};

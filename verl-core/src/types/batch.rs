@@ -8,6 +8,7 @@ use crate::{Error, Result};
 pub struct Group {
     id: GroupId,
     trajectories: Vec<Trajectory>,
+    baseline: Option<f32>,
 }
 
 impl Group {
@@ -28,7 +29,11 @@ impl Group {
                 stray.place(),
                 id.0
             ))),
-            None => Ok(Group { id, trajectories }),
+            None => Ok(Group {
+                id,
+                trajectories,
+                baseline: None,
+            }),
         }
     }
 
@@ -45,6 +50,27 @@ impl Group {
     /// The answers, mutable.
     pub fn trajectories_mut(&mut self) -> &mut [Trajectory] {
         &mut self.trajectories
+    }
+
+    /// Reward of one greedy answer to the prompt, where the run samples it.
+    pub fn baseline(&self) -> Option<f32> {
+        self.baseline
+    }
+
+    /// Sets [`Group::baseline`].
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`] when it is NaN or infinite.
+    pub fn set_baseline(&mut self, reward: f32) -> Result<()> {
+        if !reward.is_finite() {
+            return Err(Error::NotFinite {
+                what: "baseline".into(),
+                value: reward,
+                place: format!("group {}", self.id.0),
+            });
+        }
+        self.baseline = Some(reward);
+        Ok(())
     }
 
     /// Whether all answers earned exactly the same reward: a group that

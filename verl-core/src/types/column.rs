@@ -22,12 +22,16 @@ pub enum Column {
     Advantages,
     /// Returns, the critic's targets.
     Returns,
+    /// Sum of the squared probabilities of the vocabulary at each token.
+    SumPiSquared,
+    /// Rewards of an implicit process reward model.
+    ImplicitRewards,
     /// Importance weights of the rollout correction.
     ImportanceWeights,
 }
 
 impl Column {
-    pub(crate) const COUNT: usize = 8;
+    pub(crate) const COUNT: usize = 10;
 
     /// The name used in messages.
     pub fn name(self) -> &'static str {
@@ -39,6 +43,8 @@ impl Column {
             Column::TokenRewards => "token_rewards",
             Column::Advantages => "advantages",
             Column::Returns => "returns",
+            Column::SumPiSquared => "sum_pi_squared",
+            Column::ImplicitRewards => "implicit_rewards",
             Column::ImportanceWeights => "importance_weights",
         }
     }
@@ -53,6 +59,8 @@ impl Column {
             Column::TokenRewards => "score the batch with a reward function first",
             Column::Advantages => "run an advantage estimator first",
             Column::Returns => "use an advantage estimator that computes returns (GAE)",
+            Column::SumPiSquared => "require `sum_pi_squared` of the run",
+            Column::ImplicitRewards => "train an implicit reward model beside the policy (PRIME)",
             Column::ImportanceWeights => "set algorithm.rollout_correction",
         }
     }

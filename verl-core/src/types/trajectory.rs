@@ -68,6 +68,7 @@ pub struct TrajectoryParts {
 pub struct Trajectory {
     parts: TrajectoryParts,
     score: Option<f32>,
+    sub_scores: Vec<(String, f32)>,
     columns: [Option<Vec<f32>>; Column::COUNT],
 }
 
@@ -99,6 +100,7 @@ impl Trajectory {
         Ok(Trajectory {
             parts,
             score: None,
+            sub_scores: Vec::new(),
             columns: Default::default(),
         })
     }
@@ -180,6 +182,16 @@ impl Trajectory {
         }
         self.columns[Column::TokenRewards as usize] = Some(rewards);
         Ok(())
+    }
+
+    /// Named parts of the score, such as one per reward function.
+    pub fn parts(&self) -> &[(String, f32)] {
+        &self.sub_scores
+    }
+
+    /// Sets [`Trajectory::parts`].
+    pub fn set_parts(&mut self, parts: Vec<(String, f32)>) {
+        self.sub_scores = parts;
     }
 
     /// Takes tokens out of the loss: those where `keep` is false no longer
