@@ -57,6 +57,7 @@ impl Setup {
         };
         let engine = || EngineOptions {
             schedule: Schedule::constant(self.lr),
+            vocab: Some(tokenizer.vocab_size()),
             ..Default::default()
         };
         let critic = algorithm.requirements().critic.then(|| {

@@ -1,8 +1,5 @@
 //! Algorithms by name, and free combinations of their parts.
 
-use crate::clip::ClipConfig;
-use crate::gae::GaeConfig;
-use crate::grpo::GrpoConfig;
 use crate::preset::Preset;
 use std::collections::BTreeMap;
 use verl_core::algorithm::{AdvantageEstimator, Algorithm, PolicyLoss};
@@ -163,23 +160,6 @@ impl Catalogue {
         // Names are distinct, as the tests of this crate check.
         let _ = catalogue.add_builtin();
         catalogue
-    }
-
-    pub(crate) fn add_builtin(&mut self) -> Result<()> {
-        self.estimator("gae", |r| {
-            Ok(Box::new(r.take(GaeConfig::default())?.build()?))
-        })?;
-        self.estimator("grpo", |r| {
-            r.alias("norm_adv_by_std_in_grpo", "norm_adv_by_std")?;
-            Ok(Box::new(r.take(GrpoConfig::default())?.build()?))
-        })?;
-        self.loss("clipped", |r| {
-            Ok(Box::new(r.take(ClipConfig::default())?.build()?))
-        })?;
-        for preset in [crate::grpo::preset(), crate::ppo::preset()] {
-            self.preset(preset)?;
-        }
-        Ok(())
     }
 }
 

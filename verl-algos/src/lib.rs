@@ -3,6 +3,7 @@
 //! A [`Catalogue`] holds them by name: estimators, losses, and the presets
 //! that combine them. Those of your own crate take the same road.
 
+mod builtin;
 mod catalogue;
 pub mod cispo;
 mod clip;

@@ -19,7 +19,7 @@
 //! odds' ratio, 0 at answers that are not compared.
 
 use crate::options::require;
-use crate::pairs::{Pairs, nothing, requirements};
+use crate::pairs::{Pairs, nothing};
 use burn::tensor::Tensor;
 use burn::tensor::activation::log_sigmoid;
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,7 @@ impl PolicyLoss for OrpoLoss {
     }
 
     fn requirements(&self) -> Requirements {
-        requirements()
+        crate::pairs::requirements()
     }
 
     fn per_token(&self, input: &LossInput<'_>) -> Result<LossOutput> {

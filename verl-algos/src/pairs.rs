@@ -99,7 +99,7 @@ impl Pairs {
     }
 }
 
-/// What a loss on pairs needs of a run.
+/// What a loss that compares the answers to a prompt needs.
 pub(crate) fn requirements() -> Requirements {
     Requirements::default().min_group_size(2).whole_groups(true)
 }

@@ -19,7 +19,7 @@
 //! None of its own.
 
 use crate::options::require;
-use crate::pairs::{Pairs, nothing, requirements};
+use crate::pairs::{Pairs, nothing};
 use burn::tensor::activation::log_sigmoid;
 use serde::{Deserialize, Serialize};
 use verl_core::algorithm::{LossInput, LossOutput, PolicyLoss, Requirements};
@@ -138,7 +138,7 @@ impl PolicyLoss for SimpoLoss {
     }
 
     fn requirements(&self) -> Requirements {
-        requirements()
+        crate::pairs::requirements()
     }
 
     fn per_token(&self, input: &LossInput<'_>) -> Result<LossOutput> {

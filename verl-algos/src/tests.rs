@@ -40,10 +40,21 @@ fn parts_can_be_combined() {
     let algorithm = catalogue.build("grpo", &options).unwrap();
     assert_eq!(algorithm.estimator().name(), "gae");
     assert!(algorithm.requirements().critic && algorithm.value_loss().is_some());
-    assert_eq!(
-        refusal("grpo", json!({"policy_loss": "cliped"})),
-        "unknown policy loss `cliped` (did you mean `clipped`?); known: clipped"
-    );
+    let message = refusal("grpo", json!({"policy_loss": "cliped"}));
+    let want = "unknown policy loss `cliped` (did you mean `clipped`?); known: cispo, ";
+    assert!(message.starts_with(want), "{message}");
+}
+
+#[test]
+fn losses_are_named_as_they_are_registered() {
+    let catalogue = Catalogue::builtin();
+    let names = refusal("grpo", json!({"policy_loss": "none of them"}));
+    let (_, names) = names.split_once("known: ").unwrap();
+    for name in names.split(", ") {
+        let options = settings(json!({"policy_loss": name}));
+        let algorithm = catalogue.build("grpo", &options).unwrap();
+        assert_eq!(algorithm.policy_loss().name(), name);
+    }
 }
 
 #[test]

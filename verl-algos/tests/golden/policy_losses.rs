@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use verl_algos::cispo::CispoConfig;
 use verl_algos::clip_cov::{ClipCovConfig, ClipCovLoss};
-use verl_algos::dppo::DppoConfig;
+use verl_algos::dppo::{Divergence, DppoConfig};
 use verl_algos::dro::DroConfig;
 use verl_algos::gmpo::GmpoConfig;
 use verl_algos::gspo::GspoConfig;
@@ -219,12 +219,13 @@ fn kl_cov() {
 
 #[test]
 fn dppo() {
-    for (file, defaults) in [
-        ("policy_loss_dppo_tv", DppoConfig::tv()),
-        ("policy_loss_dppo_kl", DppoConfig::kl()),
+    for (file, divergence) in [
+        ("policy_loss_dppo_tv", Divergence::Tv),
+        ("policy_loss_dppo_kl", Divergence::Kl),
     ] {
         reproduce_all(file, |case| {
-            Box::new(options(case, defaults.clone()).build().unwrap())
+            let config = options(case, DppoConfig::new(divergence));
+            Box::new(config.build(divergence).unwrap())
         });
     }
 }

@@ -4,7 +4,7 @@ use verl_algos::ClippedLoss;
 use verl_algos::cispo::CispoConfig;
 use verl_algos::clip_cov::ClipCovConfig;
 use verl_algos::dpo::{DpoConfig, DpoLossType};
-use verl_algos::dppo::DppoConfig;
+use verl_algos::dppo::{Divergence, DppoConfig};
 use verl_algos::dro::DroConfig;
 use verl_algos::gmpo::GmpoConfig;
 use verl_algos::gspo::GspoConfig;
@@ -101,6 +101,10 @@ pub(crate) fn promises() -> Vec<Promise> {
         };
         Promise::new(config.build().unwrap())
     };
+    let dppo = |divergence| {
+        let config = DppoConfig::new(divergence);
+        Promise::new(config.build(divergence).unwrap())
+    };
     let pairs = [
         dpo(DpoLossType::Sigmoid),
         dpo(DpoLossType::Robust),
@@ -138,8 +142,8 @@ pub(crate) fn promises() -> Vec<Promise> {
             .plain()
             .true_gradient(),
         Promise::new(GmpoConfig::default().build().unwrap()).true_gradient(),
-        Promise::new(DppoConfig::tv().build().unwrap()).plain(),
-        Promise::new(DppoConfig::kl().build().unwrap()).plain(),
+        dppo(Divergence::Tv).plain(),
+        dppo(Divergence::Kl).plain(),
         Promise::new(DroConfig::default().build().unwrap())
             .plain()
             .true_gradient(),

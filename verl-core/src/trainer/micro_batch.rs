@@ -52,12 +52,11 @@ pub fn whole_group_batches<'a>(
     budget: usize,
     most: Option<usize>,
 ) -> Vec<Vec<&'a Trajectory>> {
-    let groups = micro_batches(trajectories, usize::MAX, None)
-        .into_iter()
-        .flat_map(|all| {
-            let groups = all.chunk_by(|a, b| a.group() == b.group());
-            groups.map(<[_]>::to_vec).collect::<Vec<_>>()
-        });
+    let mut all = trajectories.to_vec();
+    all.sort_by_key(|t| (t.group(), t.sample()));
+    let groups = all
+        .chunk_by(|a, b| a.group() == b.group())
+        .filter(|group| group.iter().any(|t| t.policy_tokens() > 0));
     let cost = |group: &[&Trajectory]| {
         let prompt = group.first().map_or(0, |t| t.prompt().len());
         prompt + group.iter().map(|t| t.response().len()).sum::<usize>()
@@ -66,17 +65,17 @@ pub fn whole_group_batches<'a>(
     let mut tokens = 0;
     for group in groups {
         let fits = |batch: &&mut Vec<&Trajectory>| {
-            tokens + cost(&group) <= budget
+            tokens + cost(group) <= budget
                 && batch.len() + group.len() <= most.unwrap_or(usize::MAX)
         };
         match batches.last_mut().filter(fits) {
             Some(batch) => {
-                tokens += cost(&group);
+                tokens += cost(group);
                 batch.extend(group);
             }
             None => {
-                tokens = cost(&group);
-                batches.push(group);
+                tokens = cost(group);
+                batches.push(group.to_vec());
             }
         }
     }
