@@ -5,7 +5,7 @@ use crate::cispo::CispoConfig;
 use crate::clip::ClipConfig;
 use crate::clip_cov::ClipCovConfig;
 use crate::dpo::DpoConfig;
-use crate::dppo::DppoConfig;
+use crate::dppo::{Divergence, DppoConfig};
 use crate::dro::DroConfig;
 use crate::gae::GaeConfig;
 use crate::gdpo::GdpoConfig;
@@ -28,7 +28,7 @@ use crate::rloo::RlooConfig;
 use crate::sapo::SapoConfig;
 use crate::simpo::SimpoConfig;
 use crate::spin::SpinConfig;
-use crate::sppo::SppoConfig;
+use crate::sppo::{SoftMeanConfig, SppoConfig};
 use crate::vapo::VapoConfig;
 use verl_core::Result;
 
@@ -80,9 +80,7 @@ impl Catalogue {
         )?;
         self.estimator("vapo", part!(VapoConfig::default()))?;
         self.estimator("prime", part!(PrimeConfig::default()))?;
-        self.estimator("sppo", |reader| {
-            Ok(Box::new(reader.take(SppoConfig::default())?.build()?.0))
-        })
+        self.estimator("sppo", part!(SoftMeanConfig::default()))
     }
 
     fn add_losses(&mut self) -> Result<()> {
@@ -94,15 +92,17 @@ impl Catalogue {
         self.loss("sapo", part!(SapoConfig::default()))?;
         self.loss("clip_cov", part!(ClipCovConfig::default()))?;
         self.loss("kl_cov", part!(KlCovConfig::default()))?;
-        self.loss("dppo_tv", part!(DppoConfig::tv()))?;
-        self.loss("dppo_kl", part!(DppoConfig::kl()))?;
+        for (name, divergence) in [("dppo_tv", Divergence::Tv), ("dppo_kl", Divergence::Kl)] {
+            self.loss(name, move |reader| {
+                let config = reader.take(DppoConfig::new(divergence))?;
+                Ok(Box::new(config.build(divergence)?))
+            })?;
+        }
         self.loss("dro", part!(DroConfig::default()))?;
         self.loss("dpo", part!(DpoConfig::default()))?;
         self.loss("spin", part!(SpinConfig::default()))?;
         self.loss("orpo", part!(OrpoConfig::default()))?;
         self.loss("simpo", part!(SimpoConfig::default()))?;
-        self.loss("sppo", |reader| {
-            Ok(Box::new(reader.take(SppoConfig::default())?.build()?.1))
-        })
+        self.loss("sppo", part!(SppoConfig::default()))
     }
 }

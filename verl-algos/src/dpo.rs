@@ -96,7 +96,10 @@ impl DpoConfig {
             let message = "has an effect with loss_type sigmoid or robust only; drop it";
             return Err(Error::config("algorithm.label_smoothing", message));
         }
-        Ok(DpoLoss(self.clone()))
+        Ok(DpoLoss {
+            config: self.clone(),
+            name: "dpo",
+        })
     }
 }
 
@@ -126,21 +129,29 @@ impl DpoConfig {
 /// # Ok::<(), verl_core::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct DpoLoss(DpoConfig);
+pub struct DpoLoss {
+    config: DpoConfig,
+    name: &'static str,
+}
 
 const NAME: &str = "DPO loss";
 
 impl DpoLoss {
+    /// The same loss under another name.
+    pub(crate) fn named(self, name: &'static str) -> Self {
+        DpoLoss { name, ..self }
+    }
+
     /// The loss of pairs with margins `h`.
     ///
     /// # Shapes
     /// `[p] -> [p]`
     pub fn of_margins(&self, h_p: Tensor<1>) -> Tensor<1> {
-        let (beta, e) = (self.0.beta, self.0.label_smoothing);
+        let (beta, e) = (self.config.beta, self.config.label_smoothing);
         let scaled = h_p.clone().mul_scalar(beta);
         let right = |x: &Tensor<1>| log_sigmoid(x.clone()).mul_scalar(-(1.0 - e));
         let wrong = |x: &Tensor<1>| log_sigmoid(x.clone().neg()).mul_scalar(-e);
-        match self.0.loss_type {
+        match self.config.loss_type {
             DpoLossType::Sigmoid if e == 0.0 => right(&scaled),
             DpoLossType::Sigmoid => right(&scaled) + wrong(&scaled),
             DpoLossType::Robust => (right(&scaled) - wrong(&scaled)).div_scalar(1.0 - 2.0 * e),
@@ -152,11 +163,11 @@ impl DpoLoss {
 
 impl PolicyLoss for DpoLoss {
     fn name(&self) -> &str {
-        "dpo"
+        self.name
     }
 
     fn needs(&self) -> &[Column] {
-        match self.0.reference_free {
+        match self.config.reference_free {
             true => &[Column::TokenRewards],
             false => &[Column::TokenRewards, Column::RefLogProbs],
         }
@@ -178,16 +189,16 @@ impl PolicyLoss for DpoLoss {
             return Ok(LossOutput { loss_n, metrics_n });
         }
         let mut log_ratio = input.log_probs_n.clone();
-        if !self.0.reference_free {
+        if !self.config.reference_free {
             log_ratio = log_ratio - input.column_n(Column::RefLogProbs, NAME)?;
         }
         let mut log_ratio = input.sequence_sum_s(log_ratio);
-        if self.0.average_log_prob {
+        if self.config.average_log_prob {
             log_ratio = log_ratio / input.lengths_s();
         }
         let (chosen, rejected) = pairs.split(log_ratio);
         let h = chosen - rejected;
-        let margin = h.clone().inner().mul_scalar(self.0.beta);
+        let margin = h.clone().inner().mul_scalar(self.config.beta);
         let right = margin.clone().greater_scalar(0.0).float();
         Ok(LossOutput {
             loss_n: pairs.spread(input, self.of_margins(h)),

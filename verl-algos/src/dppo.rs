@@ -15,13 +15,13 @@
 //!
 //! # Paper
 //! arXiv:2602.04879: the binary approximations of total variation and KL; the
-//! truncation of section 5.4. As in verl the log-ratio is cut to [-20, 20].
+//! truncation of section 5.4. As in verl, where they are named `dppo_tv` and
+//! `dppo_kl`, the log-ratio is cut to [-20, 20].
 //!
 //! # Differences from verl
 //! - `clip_ratio_c` is 20 unless set, as in the paper. verl means the same,
 //!   but its actor section always hands over 3.
-//! - One loss with the option `divergence`, where verl has the names `dppo_tv`
-//!   and `dppo_kl`. `clip_ratio`, which sets both ranges, is not an option.
+//! - `clip_ratio`, which sets both ranges, is not an option here.
 //!
 //! # Metrics
 //! Means over the policy's tokens.
@@ -41,8 +41,7 @@ use verl_core::algorithm::{LossInput, LossOutput, PolicyLoss};
 use verl_core::types::Column;
 
 /// How far apart two probabilities of a token are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Divergence {
     /// Total variation.
     Tv,
@@ -53,33 +52,24 @@ pub enum Divergence {
 /// Options of the loss.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DppoConfig {
-    /// What the ranges bound.
-    pub divergence: Divergence,
-    /// Bound where the advantage is not positive.
+    /// Largest divergence where the advantage is not positive.
     pub clip_ratio_low: f32,
-    /// Bound where it is positive.
+    /// Largest divergence where it is positive.
     pub clip_ratio_high: f32,
     /// Where the ratio is truncated.
     pub clip_ratio_c: f32,
 }
 
 impl DppoConfig {
-    /// Total variation, with ranges of 0.15 and 0.2.
-    pub fn tv() -> Self {
+    /// Ranges of 0.15 and 0.2 for total variation, of 0.05 for KL.
+    pub fn new(divergence: Divergence) -> Self {
+        let (clip_ratio_low, clip_ratio_high) = match divergence {
+            Divergence::Tv => (0.15, 0.2),
+            Divergence::Kl => (0.05, 0.05),
+        };
         DppoConfig {
-            divergence: Divergence::Tv,
-            clip_ratio_low: 0.15,
-            clip_ratio_high: 0.2,
-            clip_ratio_c: 20.0,
-        }
-    }
-
-    /// KL, with ranges of 0.05.
-    pub fn kl() -> Self {
-        DppoConfig {
-            divergence: Divergence::Kl,
-            clip_ratio_low: 0.05,
-            clip_ratio_high: 0.05,
+            clip_ratio_low,
+            clip_ratio_high,
             clip_ratio_c: 20.0,
         }
     }
@@ -88,23 +78,17 @@ impl DppoConfig {
     ///
     /// # Errors
     /// [`verl_core::Error::Config`] naming the option out of range.
-    pub fn build(&self) -> Result<DppoLoss> {
+    pub fn build(&self, divergence: Divergence) -> Result<DppoLoss> {
         let (low, high, c) = (self.clip_ratio_low, self.clip_ratio_high, self.clip_ratio_c);
         require("clip_ratio_low", low, low >= 0.0, "0 or positive")?;
         require("clip_ratio_high", high, high >= 0.0, "0 or positive")?;
         require("clip_ratio_c", c, c >= 1.0, "1 or more")?;
         Ok(DppoLoss {
-            divergence: self.divergence,
+            divergence,
             low,
             high,
             c,
         })
-    }
-}
-
-impl Default for DppoConfig {
-    fn default() -> Self {
-        Self::tv()
     }
 }
 
@@ -115,7 +99,7 @@ impl Default for DppoConfig {
 /// common one may not rise by more than 0.2.
 /// ```
 /// use burn::tensor::Device;
-/// use verl_algos::dppo::DppoConfig;
+/// use verl_algos::dppo::{Divergence, DppoConfig};
 /// use verl_algos::probe::{Answer, probe};
 ///
 /// let answer = Answer {
@@ -124,7 +108,7 @@ impl Default for DppoConfig {
 ///     old_log_probs: vec![0.015625f32.ln(), 0.5f32.ln()],
 ///     ..Answer::default()
 /// };
-/// let loss = DppoConfig::tv().build()?;
+/// let loss = DppoConfig::new(Divergence::Tv).build(Divergence::Tv)?;
 /// let probed = probe(&loss, &[answer], &Device::flex().autodiff())?;
 /// assert!((probed.gradient_n[0] + 8.0).abs() < 1e-5);
 /// assert_eq!(probed.gradient_n[1], 0.0);

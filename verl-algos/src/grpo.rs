@@ -61,6 +61,16 @@ pub enum Singleton {
     Raw,
 }
 
+impl Singleton {
+    /// A comparison within groups needs two answers, unless one alone counts.
+    pub(crate) fn requirements(self) -> Requirements {
+        Requirements::default().min_group_size(match self {
+            Singleton::Zero => 2,
+            Singleton::Raw => 1,
+        })
+    }
+}
+
 impl Default for GrpoConfig {
     fn default() -> Self {
         GrpoConfig {
@@ -131,10 +141,7 @@ impl AdvantageEstimator for GroupRelative {
     }
 
     fn requirements(&self) -> Requirements {
-        Requirements::default().min_group_size(match self.0.singleton_groups {
-            Singleton::Zero => 2,
-            Singleton::Raw => 1,
-        })
+        self.0.singleton_groups.requirements()
     }
 
     fn estimate(&self, batch: &Batch) -> Result<Advantages> {

@@ -33,7 +33,7 @@ use crate::options::require;
 use crate::tokens::{discounted, pick, spread};
 use serde::{Deserialize, Serialize};
 use verl_core::Result;
-use verl_core::algorithm::{AdvantageEstimator, Advantages};
+use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
 use verl_core::math::mean_and_std;
 use verl_core::types::{Batch, Column, Group, Trajectory};
 
@@ -170,6 +170,10 @@ impl AdvantageEstimator for OptimalTokenBaseline {
             Column::OldLogProbs,
             Column::SumPiSquared,
         ]
+    }
+
+    fn requirements(&self) -> Requirements {
+        self.0.singleton_groups.requirements()
     }
 
     fn estimate(&self, batch: &Batch) -> Result<Advantages> {

@@ -19,7 +19,7 @@ mod tests {
     use crate::cispo::CispoConfig;
     use crate::clip_cov::ClipCovConfig;
     use crate::dpo::{DpoConfig, DpoLossType};
-    use crate::dppo::DppoConfig;
+    use crate::dppo::{Divergence, DppoConfig};
     use crate::dro::DroConfig;
     use crate::gmpo::GmpoConfig;
     use crate::gspo::GspoConfig;
@@ -29,7 +29,7 @@ mod tests {
     use crate::positive_lm::PositiveLmConfig;
     use crate::sapo::SapoConfig;
     use crate::simpo::{SimpoConfig, SimpoLossType};
-    use crate::sppo::SppoConfig;
+    use crate::sppo::{SoftMeanConfig, SppoConfig};
     use serde::Serialize;
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
@@ -69,16 +69,28 @@ mod tests {
         refused!(SapoConfig, "tau_pos": 0, "tau_neg": -1);
         refused!(GmpoConfig, "clip_ratio_low": -1, "clip_ratio_high": -1);
         refused!(DroConfig, "dro_beta": 0);
-        refused!(DppoConfig, "clip_ratio_low": -1, "clip_ratio_high": -1, "clip_ratio_c": 0.5);
         refused!(
             ClipCovConfig, "clip_ratio_low": 2, "clip_ratio_high": -1, "clip_cov_ratio": 0,
             "clip_cov_ub": 1
         );
         refused!(KlCovConfig, "kl_cov_ratio": 1.5, "ppo_kl_coef": -1);
         refused!(SppoConfig, "sppo_eta": 0);
+        let endless = SoftMeanConfig {
+            softmean_beta: f64::INFINITY,
+            ..Default::default()
+        };
+        assert!(endless.build().is_err());
         refused!(DpoConfig, "beta": 0, "label_smoothing": 0.5);
         refused!(OrpoConfig, "beta": 0);
         refused!(SimpoConfig, "beta": 0, "gamma": -1, "cpo_alpha": -1);
+        let dppo = |config: &DppoConfig| config.build(Divergence::Kl);
+        for (key, value) in [
+            ("clip_ratio_low", -1.0),
+            ("clip_ratio_high", -1.0),
+            ("clip_ratio_c", 0.5),
+        ] {
+            said(DppoConfig::new(Divergence::Kl), key, json!(value), dppo);
+        }
         let positive = |config: &PositiveLmConfig| config.build(Box::new(PolicyGradientLoss));
         said(
             PositiveLmConfig::default(),

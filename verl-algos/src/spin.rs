@@ -66,13 +66,14 @@ impl SpinConfig {
             reference_free: self.reference_free,
             average_log_prob: false,
         };
-        config.build().map_err(|error| match error {
+        let loss = config.build().map_err(|error| match error {
             Error::Config { key, line, message } => Error::Config {
                 key: key.replace("algorithm.", "algorithm.dpo_"),
                 line,
                 message,
             },
             other => other,
-        })
+        })?;
+        Ok(loss.named("spin"))
     }
 }

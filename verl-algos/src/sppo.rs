@@ -27,14 +27,14 @@ use crate::options::require;
 use crate::ratio::{log_ratio_n, ppo_kl};
 use serde::{Deserialize, Serialize};
 use verl_core::Result;
-use verl_core::algorithm::{AdvantageEstimator, Advantages, LossInput, LossOutput, PolicyLoss};
-use verl_core::types::{Batch, Column};
+use verl_core::algorithm::{
+    AdvantageEstimator, Advantages, LossInput, LossOutput, PolicyLoss, Requirements,
+};
+use verl_core::types::{Batch, Column, Trajectory};
 
-/// Options of estimator and loss.
+/// Options of the estimator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SppoConfig {
-    /// Scale of the advantage that the log-ratio is regressed on.
-    pub sppo_eta: f32,
+pub struct SoftMeanConfig {
     /// Sharpness of the soft mean; 0 is the plain mean.
     pub softmean_beta: f64,
     /// Which answers the soft mean runs over.
@@ -51,30 +51,27 @@ pub enum SoftMeanOver {
     Batch,
 }
 
-impl Default for SppoConfig {
+impl Default for SoftMeanConfig {
     fn default() -> Self {
-        SppoConfig {
-            sppo_eta: 1.0,
+        SoftMeanConfig {
             softmean_beta: 1.0,
             softmean_over: SoftMeanOver::Group,
         }
     }
 }
 
-impl SppoConfig {
-    /// The estimator and the loss.
+impl SoftMeanConfig {
+    /// The estimator.
     ///
     /// # Errors
     /// [`verl_core::Error::Config`] naming the option out of range.
-    pub fn build(&self) -> Result<(SoftMeanBaseline, SppoLoss)> {
-        let (eta, beta) = (self.sppo_eta, self.softmean_beta);
-        require("sppo_eta", eta, eta.is_finite() && eta > 0.0, "positive")?;
+    pub fn build(&self) -> Result<SoftMeanBaseline> {
+        let beta = self.softmean_beta;
         require("softmean_beta", beta, beta.is_finite(), "a number")?;
-        let estimator = SoftMeanBaseline {
+        Ok(SoftMeanBaseline {
             beta,
             over: self.softmean_over,
-        };
-        Ok((estimator, SppoLoss { eta }))
+        })
     }
 }
 
@@ -82,12 +79,12 @@ impl SppoConfig {
 ///
 /// # Example
 /// ```
-/// use verl_algos::sppo::SppoConfig;
+/// use verl_algos::sppo::SoftMeanConfig;
 ///
-/// let (plain, _) = SppoConfig { softmean_beta: 0.0, ..Default::default() }.build()?;
+/// let plain = SoftMeanConfig { softmean_beta: 0.0, ..Default::default() }.build()?;
 /// assert_eq!(plain.soft_mean(&[0.0, 1.0]), 0.5);
 /// // log((1 + e) / 2)
-/// let (soft, _) = SppoConfig::default().build()?;
+/// let soft = SoftMeanConfig::default().build()?;
 /// assert!((soft.soft_mean(&[0.0, 1.0]) - 0.62011).abs() < 1e-5);
 /// # Ok::<(), verl_core::Error>(())
 /// ```
@@ -123,8 +120,16 @@ impl AdvantageEstimator for SoftMeanBaseline {
         &[Column::TokenRewards]
     }
 
+    fn requirements(&self) -> Requirements {
+        let smallest = match self.over {
+            SoftMeanOver::Group => 2,
+            SoftMeanOver::Batch => 1,
+        };
+        Requirements::default().min_group_size(smallest)
+    }
+
     fn estimate(&self, batch: &Batch) -> Result<Advantages> {
-        let rewards_of = |trajectories: &[verl_core::types::Trajectory]| -> Vec<f32> {
+        let rewards_of = |trajectories: &[Trajectory]| -> Vec<f32> {
             trajectories.iter().map(|t| t.total_reward()).collect()
         };
         let groups: Vec<Vec<f32>> = batch
@@ -148,6 +153,31 @@ impl AdvantageEstimator for SoftMeanBaseline {
     }
 }
 
+/// Options of the loss.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SppoConfig {
+    /// Scale of the advantage that the log-ratio is regressed on.
+    pub sppo_eta: f32,
+}
+
+impl Default for SppoConfig {
+    fn default() -> Self {
+        SppoConfig { sppo_eta: 1.0 }
+    }
+}
+
+impl SppoConfig {
+    /// The loss.
+    ///
+    /// # Errors
+    /// [`verl_core::Error::Config`] when the scale is not positive.
+    pub fn build(&self) -> Result<SppoLoss> {
+        let eta = self.sppo_eta;
+        require("sppo_eta", eta, eta.is_finite() && eta > 0.0, "positive")?;
+        Ok(SppoLoss { eta })
+    }
+}
+
 /// The loss.
 ///
 /// # Example
@@ -163,7 +193,7 @@ impl AdvantageEstimator for SoftMeanBaseline {
 ///     old_log_probs: vec![-1.25, -1.25],
 ///     ..Answer::default()
 /// };
-/// let (_, loss) = SppoConfig::default().build()?;
+/// let loss = SppoConfig::default().build()?;
 /// let probed = probe(&loss, &[answer], &Device::flex().autodiff())?;
 /// assert_eq!(probed.loss_n, [0.25, 0.25]);
 /// # Ok::<(), verl_core::Error>(())

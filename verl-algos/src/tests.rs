@@ -25,7 +25,11 @@ fn refusal(name: &str, options: Value) -> String {
 fn names_are_those_of_the_algorithms_and_registered_once() {
     let mut catalogue = Catalogue::empty();
     catalogue.add_builtin().unwrap();
-    assert_eq!(catalogue.names().collect::<Vec<_>>(), ["grpo", "ppo"]);
+    let names: Vec<&str> = catalogue.names().collect();
+    let expected = "cispo clip_cov dapo dpo dppo_kl dppo_tv dr_grpo dro gdpo gmpo gpg grpo \
+        grpo_passk gspo kl_cov opo optimal_token_baseline orpo pf_ppo ppo prime \
+        reinforce_plus_plus reinforce_plus_plus_baseline remax rloo sapo simpo spin sppo vapo";
+    assert_eq!(names.join(" "), expected);
     for name in catalogue.names() {
         let algorithm = catalogue.build(name, &Settings::default()).unwrap();
         assert_eq!(algorithm.name(), name);
@@ -40,10 +44,21 @@ fn parts_can_be_combined() {
     let algorithm = catalogue.build("grpo", &options).unwrap();
     assert_eq!(algorithm.estimator().name(), "gae");
     assert!(algorithm.requirements().critic && algorithm.value_loss().is_some());
-    assert_eq!(
-        refusal("grpo", json!({"policy_loss": "cliped"})),
-        "unknown policy loss `cliped` (did you mean `clipped`?); known: clipped"
-    );
+    let message = refusal("grpo", json!({"policy_loss": "cliped"}));
+    let want = "unknown policy loss `cliped` (did you mean `clipped`?); known: cispo, ";
+    assert!(message.starts_with(want), "{message}");
+}
+
+#[test]
+fn losses_are_named_as_they_are_registered() {
+    let catalogue = Catalogue::builtin();
+    let names = refusal("grpo", json!({"policy_loss": "none of them"}));
+    let (_, names) = names.split_once("known: ").unwrap();
+    for name in names.split(", ") {
+        let options = settings(json!({"policy_loss": name}));
+        let algorithm = catalogue.build("grpo", &options).unwrap();
+        assert_eq!(algorithm.policy_loss().name(), name);
+    }
 }
 
 #[test]
@@ -139,7 +154,7 @@ fn wrong_options_are_refused_by_name() {
             json!({"gamma": 0.9}),
             "algorithm.gamma: `grpo` has no such option; it has: adv_estimator, policy_loss, norm_adv_by_std, epsilon, \
              singleton_groups, clip_ratio, clip_ratio_low, clip_ratio_high, clip_ratio_c, \
-             loss_agg_mode, loss_scale_factor, entropy_coeff, use_kl_loss, kl_loss_coef, \
+             filter_groups, overlong_filter, rollout_correction, loss_agg_mode, loss_scale_factor, entropy_coeff, use_kl_loss, kl_loss_coef, \
              kl_loss_type, use_kl_in_reward, kl_penalty, kl_ctrl",
         ),
         (

@@ -60,7 +60,7 @@ impl PolicyLoss for Bypass {
     }
 
     fn requirements(&self) -> Requirements {
-        self.inner.requirements()
+        self.inner.requirements().rollout_log_probs_as_old(true)
     }
 
     fn per_token(&self, input: &LossInput<'_>) -> Result<LossOutput> {

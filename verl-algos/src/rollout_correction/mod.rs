@@ -120,7 +120,8 @@ impl RolloutCorrection {
         }
     }
 
-    /// Whether the sampler's log-probs are to be used as the old ones.
+    /// Whether the sampler's log-probs are to be used as the old ones, as the
+    /// loss that [`RolloutCorrection::wrap`] makes then asks of the run.
     pub fn is_bypass(&self) -> bool {
         self.bypass.is_some()
     }
@@ -146,7 +147,7 @@ impl RolloutCorrection {
     /// # Errors
     /// [`verl_core::Error::MissingColumn`] without old log-probs or those of
     /// the sampler.
-    pub fn apply(&self, batch: &mut Batch) -> Result<Vec<(String, f64)>> {
+    pub fn apply(&self, batch: &mut Batch) -> Result<Figures> {
         if self.is_bypass() {
             return Ok(Vec::new());
         }

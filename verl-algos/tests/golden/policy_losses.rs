@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use verl_algos::cispo::CispoConfig;
 use verl_algos::clip_cov::{ClipCovConfig, ClipCovLoss};
-use verl_algos::dppo::DppoConfig;
+use verl_algos::dppo::{Divergence, DppoConfig};
 use verl_algos::dro::DroConfig;
 use verl_algos::gmpo::GmpoConfig;
 use verl_algos::gspo::GspoConfig;
@@ -16,7 +16,7 @@ use verl_algos::policy_gradient::PolicyGradientLoss;
 use verl_algos::positive_lm::PositiveLmConfig;
 use verl_algos::rollout_correction::Corrected;
 use verl_algos::sapo::SapoConfig;
-use verl_algos::sppo::SppoConfig;
+use verl_algos::sppo::{SoftMeanConfig, SoftMeanOver, SppoConfig};
 use verl_core::algorithm::{
     AdvantageEstimator, LossInput, LossOutput, Objective, ObjectiveValue, PolicyLoss,
 };
@@ -219,12 +219,13 @@ fn kl_cov() {
 
 #[test]
 fn dppo() {
-    for (file, defaults) in [
-        ("policy_loss_dppo_tv", DppoConfig::tv()),
-        ("policy_loss_dppo_kl", DppoConfig::kl()),
+    for (file, divergence) in [
+        ("policy_loss_dppo_tv", Divergence::Tv),
+        ("policy_loss_dppo_kl", Divergence::Kl),
     ] {
         reproduce_all(file, |case| {
-            Box::new(options(case, defaults.clone()).build().unwrap())
+            let config = options(case, DppoConfig::new(divergence));
+            Box::new(config.build(divergence).unwrap())
         });
     }
 }
@@ -291,9 +292,10 @@ fn positive_lm() {
 fn sppo() {
     for case in cases("sppo") {
         let mut rows = Rows::of(&case);
-        let mut config = options(&case, SppoConfig::default());
-        config.softmean_over = verl_algos::sppo::SoftMeanOver::Batch;
-        let (estimator, loss) = config.build().unwrap();
+        let loss = options(&case, SppoConfig::default()).build().unwrap();
+        let mut config = options(&case, SoftMeanConfig::default());
+        config.softmean_over = SoftMeanOver::Batch;
+        let estimator = config.build().unwrap();
         let rewards = case.input("seq_rewards").data;
         let mean = estimator.soft_mean(&rewards) as f32;
         let less_mean: Vec<f32> = rewards.iter().map(|r| r - mean).collect();

@@ -5,4 +5,5 @@ mod estimators;
 mod losses;
 mod options;
 mod policy_losses;
+mod promises;
 mod sample;
