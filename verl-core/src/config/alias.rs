@@ -81,6 +81,9 @@ const VALUES: &[(&str, &str)] = &[
 /// verl's switch beside `data.truncation`.
 const FILTER_OVERLONG: &str = "data.filter_overlong_prompts";
 
+/// verl's choice of an algorithm.
+const ESTIMATOR: &str = "algorithm.adv_estimator";
+
 /// Gives an entry its canonical key, and its value the form that key takes.
 /// `None` when the spelling says nothing here, such as verl's "-1: not set".
 pub(super) fn rename(mut entry: Entry) -> Result<Option<Entry>> {
@@ -157,6 +160,20 @@ pub(super) fn settle_truncation(entries: &mut Vec<Entry>) -> Result<()> {
     }
 }
 
+/// verl's estimator without a name stands for the algorithm of that name;
+/// beside a name it replaces the algorithm's own estimator.
+pub(super) fn settle_estimator(entries: &mut [Entry]) {
+    if entries.iter().any(|e| e.key == "algorithm.name") {
+        return;
+    }
+    if let Some(entry) = entries.iter_mut().find(|e| e.key == ESTIMATOR) {
+        entry.key = "algorithm.name".into();
+        if entry.value.as_str() == Some("gae") {
+            entry.value = json!("ppo");
+        }
+    }
+}
+
 /// Every spelling and its canonical key, for the documentation.
 pub(super) fn table() -> impl Iterator<Item = (String, String)> {
     let sections = SECTIONS
@@ -165,6 +182,10 @@ pub(super) fn table() -> impl Iterator<Item = (String, String)> {
     let keys = KEYS
         .iter()
         .map(|(from, to)| (from.to_string(), to.to_string()));
-    let filter = (FILTER_OVERLONG.to_string(), "data.truncation".to_string());
-    sections.chain(keys).chain([filter])
+    let settled = [
+        (FILTER_OVERLONG, "data.truncation"),
+        (ESTIMATOR, "algorithm.name (unless that is given too)"),
+    ];
+    let settled = settled.map(|(from, to)| (from.to_string(), to.to_string()));
+    sections.chain(keys).chain(settled)
 }

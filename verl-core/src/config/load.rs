@@ -21,6 +21,7 @@ impl RunConfig {
         }
         source::apply(&mut entries, given);
         alias::settle_truncation(&mut entries)?;
+        alias::settle_estimator(&mut entries);
 
         let mut problems = unsupported::check(&mut entries);
         problems.extend(keys::check(&mut entries));
