@@ -13,7 +13,7 @@ use verl::backends::engine::{CausalPolicy, EngineOptions};
 use verl::backends::generate::{GeneratorOptions, NativeGenerator, Sampler};
 use verl::backends::model::{Model, ModelConfig};
 use verl::backends::optim::{AdamW, AdamWConfig};
-use verl::core::algorithm::{Algorithm, Objective};
+use verl::core::algorithm::Objective;
 use verl::core::math::Denominators;
 use verl::core::policy::{LogProbModel, Policy, ScoreOptions, SequenceRef, Trainable};
 use verl::core::rollout::{RolloutEngine, RolloutRequest, SamplingParams};
@@ -79,7 +79,9 @@ fn training(c: &mut Criterion) {
     let adam = Box::new(AdamW::new(AdamWConfig::default()));
     let mut policy =
         CausalPolicy::new(model(), adam, EngineOptions::default()).expect("a causal model");
-    let grpo = verl::algos::Grpo::default();
+    let grpo = verl::algos::Catalogue::builtin()
+        .build("grpo", &Default::default())
+        .unwrap();
     let objective = Objective {
         loss: grpo.policy_loss(),
         aggregation: grpo.policy_terms().aggregation,

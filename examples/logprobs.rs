@@ -66,6 +66,7 @@ fn main() -> Result<()> {
         ScoreOptions {
             temperature: args.temperature,
             entropy: true,
+            ..Default::default()
         },
     )?;
     let (log_probs, entropies): (Vec<_>, Vec<_>) =

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use verl_algos::Catalogue;
 use verl_backends::burn::tensor::Device;
 use verl_backends::engine::{CausalPolicy, EngineOptions, Schedule, ValueCritic};
 use verl_backends::generate::{GeneratorOptions, NativeGenerator};
@@ -13,8 +14,8 @@ use verl_backends::weights::load_model;
 use verl_core::algorithm::Algorithm;
 use verl_core::config::{Dtype, OptimConfig, Plan, Resume, RunConfig};
 use verl_core::data::{PromptFormat, PromptLimit};
-use verl_core::policy::Critic;
-use verl_core::registry::{AlgorithmRegistry, Settings};
+use verl_core::policy::{Critic, Policy};
+use verl_core::registry::Settings;
 use verl_core::reward::{RewardFn, RewardRegistry};
 use verl_core::text::{ChatOptions, Tokenizer};
 use verl_core::tracking::Trackers;
@@ -75,7 +76,7 @@ impl Run {
 #[derive(Debug)]
 pub struct RunBuilder {
     /// Algorithms by name.
-    pub algorithms: AlgorithmRegistry,
+    pub algorithms: Catalogue,
     /// Rewards by name.
     pub rewards: RewardRegistry,
 }
@@ -83,7 +84,7 @@ pub struct RunBuilder {
 impl Default for RunBuilder {
     fn default() -> Self {
         RunBuilder {
-            algorithms: verl_algos::builtin(),
+            algorithms: Catalogue::builtin(),
             rewards: verl_core::reward::registry(),
         }
     }
@@ -94,9 +95,11 @@ impl RunBuilder {
     ///
     /// # Errors
     /// As [`Run::from_yaml`].
-    pub fn build(&self, config: RunConfig) -> Result<Run> {
+    pub fn build(&self, mut config: RunConfig) -> Result<Run> {
         config.require_files()?;
         let algorithm = self.algorithm(&config)?;
+        let warmup = algorithm.critic_warmup();
+        config.training.critic_warmup.get_or_insert(warmup);
         if algorithm.value_loss().is_none() {
             config.refuse("critic", &format!("`{}` has no critic", algorithm.name()))?;
         }
@@ -159,6 +162,7 @@ struct Models {
     algorithm: Box<dyn Algorithm>,
     policy: CausalPolicy,
     critic: Option<Box<dyn Critic>>,
+    reward_model: Option<Box<dyn Policy>>,
     engine: NativeGenerator,
     tokenizer: Arc<HfTokenizer>,
 }
@@ -174,6 +178,7 @@ impl Models {
             algorithm: self.algorithm,
             policy: Box::new(self.policy),
             critic: self.critic,
+            reward_model: self.reward_model,
             engine: Box::new(self.engine),
             tokenizer: self.tokenizer,
             reward,
@@ -221,6 +226,16 @@ fn models(
         }
         false => None,
     };
+    let reward_model = match algorithm.reward_model() {
+        Some(implicit) => {
+            let mut optim = config.actor.optim.clone();
+            optim.lr = implicit.lr.unwrap_or(optim.lr);
+            let options = engine(&optim, plan.total_updates(), config.actor.grad_clip, vocab);
+            let model = CausalPolicy::new(model.clone(), Box::new(adamw(&optim)), options)?;
+            Some(Box::new(model) as Box<dyn Policy>)
+        }
+        None => None,
+    };
     let generator = GeneratorOptions {
         max_rows: config.rollout.max_num_seqs,
         vocab,
@@ -238,6 +253,7 @@ fn models(
         policy: CausalPolicy::new(model, Box::new(adamw(&config.actor.optim)), options)?,
         algorithm,
         critic,
+        reward_model,
         tokenizer,
     })
 }
@@ -319,7 +335,7 @@ fn settings(config: &RunConfig, plan: &Plan) -> TrainSettings {
         micro_batch_samples: plan.micro_batch_samples,
         epochs: plan.ppo_epochs,
         critic_epochs: plan.critic_epochs,
-        critic_warmup: plan.critic_warmup,
+        critic_warmup: Some(plan.critic_warmup),
         shuffle: config.data.shuffle,
         sampling: config.rollout.sampling(),
         max_skipped_updates: training.max_skipped_updates,

@@ -14,6 +14,7 @@
 use clap::Parser;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use verl::algos::Catalogue;
 use verl::backends::burn::tensor::Device;
 use verl::backends::engine::{CausalPolicy, EngineOptions, Schedule, ValueCritic};
 use verl::backends::generate::{GeneratorOptions, NativeGenerator};
@@ -27,7 +28,7 @@ use verl::core::rollout::SamplingParams;
 use verl::core::text::Tokenizer;
 use verl::core::tracking::Trackers;
 use verl::core::trainer::{CheckpointSettings, EvalSettings, FitReport};
-use verl::{Critic, Parts, TrainSettings, Trainer};
+use verl::{Critic, Parts, Policy, TrainSettings, Trainer};
 
 mod task;
 
@@ -79,7 +80,7 @@ fn main() -> verl::Result<()> {
 fn parts(args: &Args) -> verl::Result<Parts> {
     let model = load_model(Path::new(MODEL), &Device::flex())?;
     let tokenizer = Arc::new(HfTokenizer::from_dir(Path::new(MODEL))?);
-    let algorithm = verl::algos::builtin().build(&args.algorithm, &Settings::default())?;
+    let algorithm = Catalogue::builtin().build(&args.algorithm, &Settings::default())?;
     let adam = || Box::new(AdamW::new(AdamWConfig::default()));
     let engine = |lr| EngineOptions {
         schedule: Schedule::constant(lr),
@@ -91,6 +92,12 @@ fn parts(args: &Args) -> verl::Result<Parts> {
             Box::new(ValueCritic::new(model.clone(), adam(), engine(1e-3))?) as Box<dyn Critic>,
         ),
         false => None,
+    };
+    let reward_model = match algorithm.reward_model() {
+        Some(_) => Some(
+            Box::new(CausalPolicy::new(model.clone(), adam(), engine(1e-3))?) as Box<dyn Policy>,
+        ),
+        None => None,
     };
     let generator = GeneratorOptions {
         max_rows: 512,
@@ -108,6 +115,7 @@ fn parts(args: &Args) -> verl::Result<Parts> {
         engine: Box::new(NativeGenerator::new(model.clone(), generator)?),
         policy: Box::new(CausalPolicy::new(model, adam(), engine(3e-4))?),
         critic,
+        reward_model,
         algorithm,
         reward: Arc::new(ExactReward),
         prompts: prompts(train)?,

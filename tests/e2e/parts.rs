@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use verl::algos::Catalogue;
 use verl::backends::burn::tensor::Device;
 use verl::backends::engine::{CausalPolicy, EngineOptions, Schedule, ValueCritic};
 use verl::backends::generate::{GeneratorOptions, NativeGenerator};
@@ -12,7 +13,7 @@ use verl::core::registry::Settings;
 use verl::core::rollout::SamplingParams;
 use verl::core::text::{ChatOptions, Message, Tokenizer};
 use verl::core::trainer::{CheckpointSettings, EvalSettings, Prompt};
-use verl::{Critic, Parts, RewardFn, TrainSettings, reward_fn};
+use verl::{Critic, Parts, Policy, RewardFn, TrainSettings, reward_fn};
 
 pub(crate) fn model_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/quickstart/model")
@@ -45,7 +46,7 @@ impl Setup {
         let model = Model::random(config, 3, &Device::flex());
         let tokenizer = Arc::new(HfTokenizer::from_dir(&model_dir()).unwrap());
         let settings = Settings(self.options.as_object().unwrap().clone());
-        let algorithm = verl::algos::builtin()
+        let algorithm = Catalogue::builtin()
             .build(self.algorithm, &settings)
             .unwrap();
         let adam = || {
@@ -56,10 +57,14 @@ impl Setup {
         };
         let engine = || EngineOptions {
             schedule: Schedule::constant(self.lr),
+            vocab: Some(tokenizer.vocab_size()),
             ..Default::default()
         };
         let critic = algorithm.requirements().critic.then(|| {
             Box::new(ValueCritic::new(model.clone(), adam(), engine()).unwrap()) as Box<dyn Critic>
+        });
+        let reward_model = algorithm.reward_model().map(|_| {
+            Box::new(CausalPolicy::new(model.clone(), adam(), engine()).unwrap()) as Box<dyn Policy>
         });
         let generator = GeneratorOptions {
             vocab: Some(tokenizer.vocab_size()),
@@ -75,6 +80,7 @@ impl Setup {
             engine: Box::new(NativeGenerator::new(model.clone(), generator).unwrap()),
             policy: Box::new(CausalPolicy::new(model, adam(), engine()).unwrap()),
             critic,
+            reward_model,
             algorithm,
             reward: self.reward.clone(),
             prompts: prompts(0..10),

@@ -15,7 +15,7 @@
 //! 0.1 is.
 
 use serde::{Deserialize, Serialize};
-use verl_core::algorithm::GroupFilter;
+use verl_core::algorithm::{BatchHook, Figures, GroupFilter};
 use verl_core::types::{Batch, Column, FinishReason, Group, Trajectory};
 use verl_core::{Error, Result};
 
@@ -97,7 +97,7 @@ const NAME: &str = "filter_groups";
 /// # Example
 /// ```
 /// use verl_algos::dapo::{Metric, MetricVaries};
-/// use verl_core::algorithm::GroupFilter;
+/// use verl_core::algorithm::{BatchHook, Figures, GroupFilter};
 /// use verl_core::types::{FinishReason, Group, GroupId, Trajectory, TrajectoryParts};
 ///
 /// let group = |scores: [f32; 3]| {
@@ -129,6 +129,18 @@ impl GroupFilter for MetricVaries {
         let values = group.trajectories().iter().map(|t| self.0.of(t));
         let values = values.collect::<Result<Vec<f32>>>()?;
         Ok(values.len() == 1 || values.iter().any(|v| *v != values[0]))
+    }
+}
+
+/// Overlong filtering as part of an algorithm; see [`mask_truncated`]. Logs
+/// `dapo/overlong_filtered`, the number of answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OverlongFilter;
+
+impl BatchHook for OverlongFilter {
+    fn before_updates(&self, batch: &mut Batch, _seed: u64) -> Result<Figures> {
+        let filtered = mask_truncated(batch) as f64;
+        Ok(vec![("dapo/overlong_filtered".into(), filtered)])
     }
 }
 

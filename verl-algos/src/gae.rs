@@ -10,9 +10,53 @@
 //! advantages are then whitened over all policy tokens of the batch.
 
 use crate::tokens::{pick, spread, whiten};
-use verl_core::Result;
+use serde::{Deserialize, Serialize};
 use verl_core::algorithm::{AdvantageEstimator, Advantages};
 use verl_core::types::{Batch, Column, Trajectory};
+use verl_core::{Error, Result};
+
+/// Options of the estimator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GaeConfig {
+    /// Discount of future rewards.
+    pub gamma: f32,
+    /// Weight of longer looks ahead.
+    pub lam: f32,
+    /// Whether advantages are whitened over the batch.
+    pub whiten_advantages: bool,
+}
+
+impl Default for GaeConfig {
+    fn default() -> Self {
+        GaeConfig {
+            gamma: 1.0,
+            lam: 1.0,
+            whiten_advantages: true,
+        }
+    }
+}
+
+impl GaeConfig {
+    /// The estimator.
+    ///
+    /// # Errors
+    /// [`Error::Config`] naming the option out of range.
+    pub fn build(&self) -> Result<Gae> {
+        for (key, value) in [("gamma", self.gamma), ("lam", self.lam)] {
+            if !(0.0..=1.0).contains(&value) {
+                return Err(Error::config(
+                    format!("algorithm.{key}"),
+                    format!("{value} is out of range; it must be in [0, 1]"),
+                ));
+            }
+        }
+        Ok(Gae {
+            gamma: self.gamma,
+            lam: self.lam,
+            whiten: self.whiten_advantages,
+        })
+    }
+}
 
 /// The estimator.
 ///

@@ -27,7 +27,7 @@ use crate::grpo::{GroupRelative, GrpoConfig, Singleton};
 use crate::options::require;
 use crate::tokens::whiten;
 use serde::{Deserialize, Serialize};
-use verl_core::algorithm::{AdvantageEstimator, Advantages};
+use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
 use verl_core::types::{Batch, Column, Group, Trajectory};
 use verl_core::{Error, Result};
 
@@ -167,6 +167,10 @@ impl AdvantageEstimator for GdpoAdvantage {
 
     fn needs(&self) -> &[Column] {
         &[Column::TokenRewards]
+    }
+
+    fn requirements(&self) -> Requirements {
+        self.within.0.singleton_groups.requirements()
     }
 
     fn estimate(&self, batch: &Batch) -> Result<Advantages> {

@@ -25,7 +25,7 @@ use crate::grpo::Singleton;
 use crate::options::require;
 use serde::{Deserialize, Serialize};
 use verl_core::Result;
-use verl_core::algorithm::{AdvantageEstimator, Advantages};
+use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
 use verl_core::types::{Batch, Column};
 
 /// Options of the estimator.
@@ -119,6 +119,10 @@ impl AdvantageEstimator for GpgAdvantage {
 
     fn needs(&self) -> &[Column] {
         &[Column::TokenRewards]
+    }
+
+    fn requirements(&self) -> Requirements {
+        self.0.singleton_groups.requirements()
     }
 
     fn estimate(&self, batch: &Batch) -> Result<Advantages> {

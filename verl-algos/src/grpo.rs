@@ -8,7 +8,7 @@
 //! ```
 //!
 //! for every token of answer `i`, in PPO's clipped surrogate
-//! ([`ClippedLoss`]). There is no critic.
+//! ([`ClippedLoss`](crate::ClippedLoss)). There is no critic.
 //!
 //! # Paper
 //! DeepSeekMath, arXiv:2402.03300, section 4.1, eq. 3. With
@@ -31,17 +31,11 @@
 //! - Rewards at tokens the policy did not produce are not counted.
 //!
 //! # Metrics
-//! `actor/pg_loss`, and those of [`ClippedLoss`].
+//! `actor/pg_loss`, and those of [`ClippedLoss`](crate::ClippedLoss).
 
-use crate::clip::{ClipConfig, ClippedLoss};
-use crate::common::{KlRewardConfig, TermsConfig};
 use serde::{Deserialize, Serialize};
-use verl_core::algorithm::{
-    AdvantageEstimator, Advantages, Algorithm, KlInReward, PolicyLoss, PolicyTerms, Requirements,
-    ValueLoss,
-};
-use verl_core::math::{LossAggregation, mean_and_std};
-use verl_core::registry::Settings;
+use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
+use verl_core::math::mean_and_std;
 use verl_core::types::{Batch, Column};
 use verl_core::{Error, Result};
 
@@ -67,12 +61,38 @@ pub enum Singleton {
     Raw,
 }
 
+impl Singleton {
+    /// A comparison within groups needs two answers, unless one alone counts.
+    pub(crate) fn requirements(self) -> Requirements {
+        Requirements::default().min_group_size(match self {
+            Singleton::Zero => 2,
+            Singleton::Raw => 1,
+        })
+    }
+}
+
 impl Default for GrpoConfig {
     fn default() -> Self {
         GrpoConfig {
             norm_adv_by_std: true,
             epsilon: 1e-6,
             singleton_groups: Singleton::Zero,
+        }
+    }
+}
+
+impl GrpoConfig {
+    /// The estimator.
+    ///
+    /// # Errors
+    /// [`Error::Config`] naming the option out of range.
+    pub fn build(self) -> Result<GroupRelative> {
+        match self.epsilon.is_finite() && self.epsilon >= 0.0 {
+            true => Ok(GroupRelative(self)),
+            false => Err(Error::config(
+                "algorithm.epsilon",
+                format!("{} must be 0 or positive", self.epsilon),
+            )),
         }
     }
 }
@@ -120,6 +140,10 @@ impl AdvantageEstimator for GroupRelative {
         &[Column::TokenRewards]
     }
 
+    fn requirements(&self) -> Requirements {
+        self.0.singleton_groups.requirements()
+    }
+
     fn estimate(&self, batch: &Batch) -> Result<Advantages> {
         let mut advantages_s = Vec::with_capacity(batch.len());
         for group in batch.groups() {
@@ -131,119 +155,5 @@ impl AdvantageEstimator for GroupRelative {
             advantages_s.extend(self.group(&rewards));
         }
         Ok(Advantages::per_sequence(batch, &advantages_s))
-    }
-}
-
-/// The algorithm.
-///
-/// # Example
-/// ```
-/// use verl_algos::Grpo;
-/// use verl_core::algorithm::Algorithm;
-/// let needs = Grpo::default().requirements();
-/// assert!(!needs.critic && !needs.reference && needs.min_group_size == 2);
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-pub struct Grpo {
-    estimator: GroupRelative,
-    loss: ClippedLoss,
-    terms: PolicyTerms,
-    kl_in_reward: Option<KlInReward>,
-}
-
-impl Grpo {
-    /// Reads the options of a configuration's `algorithm` section.
-    ///
-    /// # Errors
-    /// [`Error::Config`] naming the option that is unknown or out of range.
-    pub fn from_settings(settings: &Settings) -> Result<Self> {
-        let mut reader = settings
-            .reader("algorithm", "grpo")
-            .alias("norm_adv_by_std_in_grpo", "norm_adv_by_std")?;
-        let config = reader.take(GrpoConfig::default())?;
-        let clip = reader.take(ClipConfig::default())?;
-        let terms = reader.take(TermsConfig {
-            loss_agg_mode: "seq-mean-token-mean".into(),
-            ..Default::default()
-        })?;
-        let kl_reward = reader.take(KlRewardConfig::default())?;
-        reader.finish()?;
-        Self::new(config, &clip, &terms, &kl_reward)
-    }
-
-    /// Puts the algorithm together.
-    ///
-    /// # Errors
-    /// [`Error::Config`] naming the option that is out of range.
-    pub fn new(
-        config: GrpoConfig,
-        clip: &ClipConfig,
-        terms: &TermsConfig,
-        kl_reward: &KlRewardConfig,
-    ) -> Result<Self> {
-        if !(config.epsilon.is_finite() && config.epsilon >= 0.0) {
-            return Err(Error::config(
-                "algorithm.epsilon",
-                format!("{} must be 0 or positive", config.epsilon),
-            ));
-        }
-        Ok(Grpo {
-            estimator: GroupRelative(config),
-            loss: clip.build()?,
-            terms: terms.build()?,
-            kl_in_reward: kl_reward.build()?,
-        })
-    }
-}
-
-impl Default for Grpo {
-    fn default() -> Self {
-        Grpo {
-            estimator: GroupRelative(GrpoConfig::default()),
-            loss: ClippedLoss::default(),
-            terms: PolicyTerms {
-                aggregation: LossAggregation::SeqMeanTokenMean,
-                entropy_coeff: 0.0,
-                kl_loss: None,
-            },
-            kl_in_reward: None,
-        }
-    }
-}
-
-impl Algorithm for Grpo {
-    fn name(&self) -> &str {
-        "grpo"
-    }
-
-    fn requirements(&self) -> Requirements {
-        let smallest = match self.estimator.0.singleton_groups {
-            Singleton::Zero => 2,
-            Singleton::Raw => 1,
-        };
-        let kl = self.terms.kl_loss.is_some() || self.kl_in_reward.is_some();
-        Requirements::default()
-            .reference(kl)
-            .min_group_size(smallest)
-    }
-
-    fn estimator(&self) -> &dyn AdvantageEstimator {
-        &self.estimator
-    }
-
-    fn policy_loss(&self) -> &dyn PolicyLoss {
-        &self.loss
-    }
-
-    fn policy_terms(&self) -> PolicyTerms {
-        self.terms
-    }
-
-    fn value_loss(&self) -> Option<(&dyn ValueLoss, LossAggregation)> {
-        None
-    }
-
-    fn kl_in_reward(&self) -> Option<KlInReward> {
-        self.kl_in_reward
     }
 }

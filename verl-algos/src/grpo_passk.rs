@@ -26,7 +26,7 @@ use crate::group::by_rewards;
 use crate::options::require;
 use serde::{Deserialize, Serialize};
 use verl_core::Result;
-use verl_core::algorithm::{AdvantageEstimator, Advantages};
+use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
 use verl_core::math::mean_and_std;
 use verl_core::types::{Batch, Column};
 
@@ -104,6 +104,10 @@ impl AdvantageEstimator for GrpoPasskAdvantage {
 
     fn needs(&self) -> &[Column] {
         &[Column::TokenRewards]
+    }
+
+    fn requirements(&self) -> Requirements {
+        Requirements::default().min_group_size(2)
     }
 
     fn estimate(&self, batch: &Batch) -> Result<Advantages> {

@@ -23,7 +23,7 @@ use crate::group::{less, lone_baseline, rewards};
 use crate::grpo::Singleton;
 use serde::{Deserialize, Serialize};
 use verl_core::Result;
-use verl_core::algorithm::{AdvantageEstimator, Advantages};
+use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
 use verl_core::types::{Batch, Column, Group};
 
 /// Options of the estimator.
@@ -86,6 +86,10 @@ impl AdvantageEstimator for OpoAdvantage {
 
     fn needs(&self) -> &[Column] {
         &[Column::TokenRewards]
+    }
+
+    fn requirements(&self) -> Requirements {
+        self.0.singleton_groups.requirements()
     }
 
     fn estimate(&self, batch: &Batch) -> Result<Advantages> {

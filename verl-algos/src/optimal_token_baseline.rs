@@ -33,7 +33,7 @@ use crate::options::require;
 use crate::tokens::{discounted, pick, spread};
 use serde::{Deserialize, Serialize};
 use verl_core::Result;
-use verl_core::algorithm::{AdvantageEstimator, Advantages};
+use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
 use verl_core::types::{Batch, Column, Group, Trajectory};
 
 /// Options of the estimator.
@@ -171,6 +171,10 @@ impl AdvantageEstimator for OptimalTokenBaseline {
             Column::OldLogProbs,
             Column::SumPiSquared,
         ]
+    }
+
+    fn requirements(&self) -> Requirements {
+        self.0.singleton_groups.requirements()
     }
 
     fn estimate(&self, batch: &Batch) -> Result<Advantages> {

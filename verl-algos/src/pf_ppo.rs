@@ -26,6 +26,7 @@
 use crate::options::require;
 use serde::{Deserialize, Serialize};
 use verl_core::Result;
+use verl_core::algorithm::{BatchHook, Figures};
 use verl_core::types::Batch;
 
 /// Options of the filter.
@@ -111,5 +112,12 @@ impl RewardFilter {
         let scores = batch.trajectories().map(|t| t.score().unwrap_or(0.0));
         let scores_s: Vec<f32> = scores.collect();
         batch.resample(&self.weights(&scores_s), seed)
+    }
+}
+
+impl BatchHook for RewardFilter {
+    fn before_updates(&self, batch: &mut Batch, seed: u64) -> Result<Figures> {
+        *batch = self.resample(batch, seed)?;
+        Ok(Figures::new())
     }
 }

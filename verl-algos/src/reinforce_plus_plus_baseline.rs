@@ -25,7 +25,7 @@ use crate::grpo::Singleton;
 use crate::tokens::whiten;
 use serde::{Deserialize, Serialize};
 use verl_core::Result;
-use verl_core::algorithm::{AdvantageEstimator, Advantages};
+use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
 use verl_core::types::{Batch, Column};
 
 /// Options of the estimator.
@@ -91,6 +91,10 @@ impl AdvantageEstimator for ReinforcePlusPlusBaselineAdvantage {
 
     fn needs(&self) -> &[Column] {
         &[Column::TokenRewards]
+    }
+
+    fn requirements(&self) -> Requirements {
+        self.0.singleton_groups.requirements()
     }
 
     fn estimate(&self, batch: &Batch) -> Result<Advantages> {

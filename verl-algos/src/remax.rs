@@ -19,7 +19,7 @@
 //! stays there while the baseline does not.
 
 use crate::tokens::returns;
-use verl_core::algorithm::{AdvantageEstimator, Advantages};
+use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
 use verl_core::types::{Batch, Column, Group};
 use verl_core::{Error, Result};
 
@@ -63,6 +63,10 @@ impl AdvantageEstimator for RemaxAdvantage {
 
     fn needs(&self) -> &[Column] {
         &[Column::TokenRewards]
+    }
+
+    fn requirements(&self) -> Requirements {
+        Requirements::default().greedy_baseline(true)
     }
 
     fn estimate(&self, batch: &Batch) -> Result<Advantages> {

@@ -22,7 +22,7 @@ use crate::group::{by_rewards, centred};
 use crate::grpo::Singleton;
 use serde::{Deserialize, Serialize};
 use verl_core::Result;
-use verl_core::algorithm::{AdvantageEstimator, Advantages};
+use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
 use verl_core::types::{Batch, Column};
 
 /// Options of the estimator.
@@ -82,6 +82,10 @@ impl AdvantageEstimator for RlooAdvantage {
 
     fn needs(&self) -> &[Column] {
         &[Column::TokenRewards]
+    }
+
+    fn requirements(&self) -> Requirements {
+        self.0.singleton_groups.requirements()
     }
 
     fn estimate(&self, batch: &Batch) -> Result<Advantages> {

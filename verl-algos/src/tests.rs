@@ -1,43 +1,64 @@
 //! Options: what they become, and what a wrong one is told.
 
-use crate::{Grpo, Ppo, builtin, register_builtin};
+use crate::Catalogue;
 use serde_json::{Value, json};
 use verl_core::algorithm::Algorithm;
 use verl_core::math::{KlControl, KlEstimator, LossAggregation};
-use verl_core::registry::{AlgorithmRegistry, Settings};
+use verl_core::registry::Settings;
 
 fn settings(options: Value) -> Settings {
     Settings(options.as_object().unwrap().clone())
 }
 
-fn grpo(options: Value) -> Grpo {
-    Grpo::from_settings(&settings(options)).unwrap()
+fn grpo(options: Value) -> Box<dyn Algorithm> {
+    Catalogue::builtin()
+        .build("grpo", &settings(options))
+        .unwrap()
 }
 
 fn refusal(name: &str, options: Value) -> String {
-    let built = builtin().build(name, &settings(options));
+    let built = Catalogue::builtin().build(name, &settings(options));
     built.unwrap_err().to_string()
 }
 
 #[test]
-fn names_are_those_of_the_files_and_registered_once() {
-    let mut registry = AlgorithmRegistry::new("algorithm");
-    register_builtin(&mut registry).unwrap();
-    assert_eq!(registry.names().collect::<Vec<_>>(), ["grpo", "ppo"]);
-    for name in ["grpo", "ppo"] {
-        let algorithm = registry.build(name, &Settings::default()).unwrap();
+fn names_are_those_of_the_algorithms_and_registered_once() {
+    let mut catalogue = Catalogue::empty();
+    catalogue.add_builtin().unwrap();
+    let names: Vec<&str> = catalogue.names().collect();
+    let expected = "cispo clip_cov dapo dpo dppo_kl dppo_tv dr_grpo dro gdpo gmpo gpg grpo \
+        grpo_passk gspo kl_cov opo optimal_token_baseline orpo pf_ppo ppo prime \
+        reinforce_plus_plus reinforce_plus_plus_baseline remax rloo sapo simpo spin sppo vapo";
+    assert_eq!(names.join(" "), expected);
+    for name in catalogue.names() {
+        let algorithm = catalogue.build(name, &Settings::default()).unwrap();
         assert_eq!(algorithm.name(), name);
     }
-    assert!(register_builtin(&mut registry).is_err());
+    assert!(catalogue.add_builtin().is_err());
 }
 
 #[test]
-fn no_options_are_the_defaults() {
-    assert_eq!(grpo(json!({})), Grpo::default());
-    assert_eq!(
-        Ppo::from_settings(&Settings::default()).unwrap(),
-        Ppo::default()
-    );
+fn parts_can_be_combined() {
+    let catalogue = Catalogue::builtin();
+    let options = settings(json!({"adv_estimator": "gae", "lam": 0.9}));
+    let algorithm = catalogue.build("grpo", &options).unwrap();
+    assert_eq!(algorithm.estimator().name(), "gae");
+    assert!(algorithm.requirements().critic && algorithm.value_loss().is_some());
+    let message = refusal("grpo", json!({"policy_loss": "cliped"}));
+    let want = "unknown policy loss `cliped` (did you mean `clipped`?); known: cispo, ";
+    assert!(message.starts_with(want), "{message}");
+}
+
+#[test]
+fn losses_are_named_as_they_are_registered() {
+    let catalogue = Catalogue::builtin();
+    let names = refusal("grpo", json!({"policy_loss": "none of them"}));
+    let (_, names) = names.split_once("known: ").unwrap();
+    for name in names.split(", ") {
+        let options = settings(json!({"policy_loss": name}));
+        let algorithm = catalogue.build("grpo", &options).unwrap();
+        assert_eq!(algorithm.policy_loss().name(), name);
+    }
 }
 
 #[test]
@@ -71,19 +92,22 @@ fn options_reach_their_parts() {
     assert_eq!(in_reward.control, control);
     assert!(algorithm.requirements().reference);
     assert_eq!(
-        algorithm,
-        grpo(json!({
-            "norm_adv_by_std": false,
-            "loss_agg_mode": "seq-mean-token-sum-norm",
-            "loss_scale_factor": 512.0,
-            "entropy_coeff": 0.01,
-            "use_kl_loss": true,
-            "kl_loss_coef": 0.04,
-            "kl_loss_type": "low_var_kl",
-            "use_kl_in_reward": true,
-            "kl_penalty": "abs",
-            "kl_ctrl": {"type": "adaptive", "kl_coef": 0.2, "target_kl": 6.0, "horizon": 10000},
-        }))
+        format!("{algorithm:?}"),
+        format!(
+            "{:?}",
+            grpo(json!({
+                "norm_adv_by_std": false,
+                "loss_agg_mode": "seq-mean-token-sum-norm",
+                "loss_scale_factor": 512.0,
+                "entropy_coeff": 0.01,
+                "use_kl_loss": true,
+                "kl_loss_coef": 0.04,
+                "kl_loss_type": "low_var_kl",
+                "use_kl_in_reward": true,
+                "kl_penalty": "abs",
+                "kl_ctrl": {"type": "adaptive", "kl_coef": 0.2, "target_kl": 6.0, "horizon": 10000},
+            }))
+        )
     );
 }
 
@@ -128,9 +152,9 @@ fn wrong_options_are_refused_by_name() {
         (
             "grpo",
             json!({"gamma": 0.9}),
-            "algorithm.gamma: `grpo` has no such option; it has: norm_adv_by_std, epsilon, \
+            "algorithm.gamma: `grpo` has no such option; it has: adv_estimator, policy_loss, norm_adv_by_std, epsilon, \
              singleton_groups, clip_ratio, clip_ratio_low, clip_ratio_high, clip_ratio_c, \
-             loss_agg_mode, loss_scale_factor, entropy_coeff, use_kl_loss, kl_loss_coef, \
+             filter_groups, overlong_filter, rollout_correction, loss_agg_mode, loss_scale_factor, entropy_coeff, use_kl_loss, kl_loss_coef, \
              kl_loss_type, use_kl_in_reward, kl_penalty, kl_ctrl",
         ),
         (

@@ -8,9 +8,54 @@
 //! Means over the policy's tokens: `critic/vf_clipfrac`, 1 where the clipped
 //! term is the larger, and `critic/vpred_mean`, the value.
 
-use verl_core::Result;
+use crate::common::aggregation;
+use serde::{Deserialize, Serialize};
 use verl_core::algorithm::{LossOutput, ValueInput, ValueLoss};
+use verl_core::math::LossAggregation;
 use verl_core::types::Column;
+use verl_core::{Error, Result};
+
+/// Options of the critic's loss.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ValueConfig {
+    /// How far a value may move before its loss is clipped.
+    pub cliprange_value: f32,
+    /// How the per-token losses become one number, as `loss_agg_mode`.
+    pub value_loss_agg_mode: String,
+    /// The constant length of `seq-mean-token-sum-norm`.
+    pub value_loss_scale_factor: Option<f32>,
+}
+
+impl Default for ValueConfig {
+    fn default() -> Self {
+        ValueConfig {
+            cliprange_value: 0.5,
+            value_loss_agg_mode: "token-mean".into(),
+            value_loss_scale_factor: None,
+        }
+    }
+}
+
+impl ValueConfig {
+    /// The loss and its aggregation.
+    ///
+    /// # Errors
+    /// [`Error::Config`] naming the option out of range.
+    pub fn build(&self) -> Result<(ClippedValueLoss, LossAggregation)> {
+        let range = self.cliprange_value;
+        if range.is_nan() || range <= 0.0 {
+            return Err(Error::config(
+                "algorithm.cliprange_value",
+                format!("{range} must be positive"),
+            ));
+        }
+        let (mode, scale) = (&self.value_loss_agg_mode, self.value_loss_scale_factor);
+        Ok((
+            ClippedValueLoss { range },
+            aggregation("value_", mode, scale)?,
+        ))
+    }
+}
 
 /// The clipped value loss.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -54,6 +54,17 @@ pub enum Error {
         remedy: &'static str,
     },
 
+    /// A loss that compares the answers to one prompt sees one of them alone.
+    #[error(
+        "{requester} compares the answers to one prompt, but group {group} has a single answer here; sample at least two and keep groups whole in micro-batches"
+    )]
+    MissingPartner {
+        /// Id of the group.
+        group: u64,
+        /// Who asked.
+        requester: &'static str,
+    },
+
     /// Two things that must have the same length do not.
     #[error("{what}: expected {expected} values, got {got}")]
     Length {

@@ -34,6 +34,8 @@ pub struct ScoreOptions {
     pub temperature: f32,
     /// Also return the entropy at each position.
     pub entropy: bool,
+    /// Also return the sum of squared probabilities at each position.
+    pub sum_pi_squared: bool,
 }
 
 impl Default for ScoreOptions {
@@ -41,6 +43,7 @@ impl Default for ScoreOptions {
         ScoreOptions {
             temperature: 1.0,
             entropy: false,
+            sum_pi_squared: false,
         }
     }
 }
@@ -53,6 +56,9 @@ pub struct TokenScores {
     /// Entropy in nats of the distribution each token was drawn from; empty
     /// unless asked for.
     pub entropy: Vec<f32>,
+    /// Sum over the vocabulary of the squared probabilities; empty unless
+    /// asked for.
+    pub sum_pi_squared: Vec<f32>,
 }
 
 /// Gives log-probs of given sequences. A frozen reference policy is one, and

@@ -22,7 +22,8 @@ impl Settings {
         SettingsReader {
             section,
             plugin: name.to_string(),
-            left: self.0.clone(),
+            given: self.0.clone(),
+            defaults: serde_json::Map::new(),
             known: Vec::new(),
         }
     }
@@ -57,30 +58,38 @@ impl Settings {
 pub struct SettingsReader {
     section: &'static str,
     plugin: String,
-    left: serde_json::Map<String, serde_json::Value>,
+    given: serde_json::Map<String, serde_json::Value>,
+    defaults: serde_json::Map<String, serde_json::Value>,
     known: Vec<String>,
 }
 
 impl SettingsReader {
+    /// Values of options that are not given. Those that no struct takes are
+    /// ignored.
+    pub fn defaults(mut self, defaults: serde_json::Map<String, Value>) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
     /// Lets the option `name` go by another name as well.
     ///
     /// # Errors
     /// [`Error::Config`] when both names are given.
-    pub fn alias(mut self, other: &str, name: &str) -> Result<Self> {
-        if let Some(value) = self.left.remove(other) {
-            if self.left.contains_key(name) {
+    pub fn alias(&mut self, other: &str, name: &str) -> Result<()> {
+        if let Some(value) = self.given.remove(other) {
+            if self.given.contains_key(name) {
                 return Err(Error::config(
                     format!("{}.{other}", self.section),
                     format!("is another name of `{name}`, which is given too; drop one of the two"),
                 ));
             }
-            self.left.insert(name.to_string(), value);
+            self.given.insert(name.to_string(), value);
         }
-        Ok(self)
+        Ok(())
     }
 
     /// Takes the options that the struct `C` has; the others keep the value
-    /// they have in `defaults`.
+    /// they have in `defaults`. Two structs may have an option in common.
     ///
     /// # Errors
     /// [`Error::Config`] naming the first option of the wrong type.
@@ -94,13 +103,18 @@ impl SettingsReader {
             return Err(Error::invalid("a plugin's options must be a struct"));
         };
         for key in merged.keys().cloned().collect::<Vec<_>>() {
-            if let Some(given) = self.left.remove(&key) {
-                merged.insert(key.clone(), given);
+            if let Some(default) = self.defaults.get(&key) {
+                overlay(&mut merged[&key], default.clone());
+            }
+            if let Some(given) = self.given.get(&key) {
+                overlay(&mut merged[&key], given.clone());
                 // One by one, so that an error can name its key.
                 serde_json::from_value::<C>(Value::Object(merged.clone()))
                     .map_err(|e| fail(&key, e))?;
             }
-            self.known.push(key);
+            if !self.known.contains(&key) {
+                self.known.push(key);
+            }
         }
         serde_json::from_value(Value::Object(merged)).map_err(|e| fail("", e))
     }
@@ -110,7 +124,7 @@ impl SettingsReader {
     /// # Errors
     /// [`Error::Config`] naming the first and the option most like it.
     pub fn finish(self) -> Result<()> {
-        let Some(key) = self.left.keys().next() else {
+        let Some(key) = self.given.keys().find(|key| !self.known.contains(key)) else {
             return Ok(());
         };
         let hint = match nearest(key, self.known.iter().map(String::as_str)) {
@@ -121,6 +135,21 @@ impl SettingsReader {
             format!("{}.{key}", self.section),
             format!("`{}` has no such option; {hint}", self.plugin),
         ))
+    }
+}
+
+/// Puts a value in the place of another; of a section, key by key.
+fn overlay(old: &mut Value, new: Value) {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            for (key, value) in new {
+                match old.get_mut(&key) {
+                    Some(slot) => overlay(slot, value),
+                    None => _ = old.insert(key, value),
+                }
+            }
+        }
+        (old, new) => *old = new,
     }
 }
 

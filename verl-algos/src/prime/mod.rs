@@ -29,15 +29,17 @@
 //!   the whitening with 0.
 
 mod loss;
+mod model;
 mod reward;
 
 pub use loss::{ImplicitRewardLoss, ImplicitRewardLossConfig};
+pub use model::{RewardModelConfig, UpdateOrder};
 pub use reward::{ImplicitReward, ImplicitRewardConfig, PrimeNorm};
 
 use crate::options::require;
 use crate::tokens::{discounted, pick, whiten};
 use serde::{Deserialize, Serialize};
-use verl_core::algorithm::{AdvantageEstimator, Advantages};
+use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
 use verl_core::types::{Batch, Column, Group, Trajectory};
 use verl_core::{Error, Result};
 
@@ -180,6 +182,10 @@ impl AdvantageEstimator for PrimeAdvantage {
 
     fn needs(&self) -> &[Column] {
         &[Column::TokenRewards, Column::ImplicitRewards]
+    }
+
+    fn requirements(&self) -> Requirements {
+        Requirements::default().min_group_size(2)
     }
 
     fn estimate(&self, batch: &Batch) -> Result<Advantages> {

@@ -16,6 +16,7 @@ use super::outcome;
 use crate::options::require;
 use crate::tokens::{pick, spread};
 use serde::{Deserialize, Serialize};
+use verl_core::algorithm::ProcessRewards;
 use verl_core::types::{Batch, Column};
 use verl_core::{Error, Result};
 
@@ -117,15 +118,10 @@ impl ImplicitReward {
         }
         terms.into_iter().map(|r| r as f32).collect()
     }
+}
 
-    /// Writes the column of process rewards, given the log-probs that the
-    /// reward model gives to each response token, in batch order. The
-    /// reference log-probs must be there.
-    ///
-    /// # Errors
-    /// When rows are missing or misaligned, or a trajectory has no reference
-    /// log-probs or no score.
-    pub fn score(&self, batch: &mut Batch, log_probs: &[Vec<f32>]) -> Result<()> {
+impl ProcessRewards for ImplicitReward {
+    fn score(&self, batch: &mut Batch, log_probs: &[Vec<f32>]) -> Result<()> {
         let (expected, got) = (batch.len(), log_probs.len());
         if expected != got {
             let what = "rows of reward-model log-probs".into();

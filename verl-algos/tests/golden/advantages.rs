@@ -1,10 +1,9 @@
 //! Advantage estimators.
 
+use crate::reference::build;
 use crate::reference::{Case, cases};
 use crate::rows::Rows;
 use serde_json::json;
-use verl_algos::{Grpo, Ppo};
-use verl_core::algorithm::Algorithm;
 use verl_core::types::Column;
 
 /// The rows of a case with groups and rewards.
@@ -17,7 +16,7 @@ pub(crate) fn rewarded(case: &Case) -> Rows {
 fn grpo(case: &Case, singleton: &str) -> (Rows, Vec<f32>) {
     let keys = ["norm_adv_by_std_in_grpo", "epsilon"];
     let settings = case.settings(&keys, &[("singleton_groups", json!(singleton))]);
-    let algorithm = Grpo::from_settings(&settings).unwrap();
+    let algorithm = build("grpo", &settings);
     let rows = rewarded(case);
     let estimate = algorithm.estimator().estimate(&rows.batch).unwrap();
     let advantages = rows.restore(&estimate.advantages);
@@ -60,7 +59,7 @@ fn grpo_without_singletons() {
 #[test]
 fn gae() {
     for case in cases("adv_gae") {
-        let algorithm = Ppo::from_settings(&case.settings(&["gamma", "lam"], &[])).unwrap();
+        let algorithm = build("ppo", &case.settings(&["gamma", "lam"], &[]));
         let mut rows = Rows::of(&case);
         rows.set(Column::TokenRewards, &case.input("token_level_rewards"));
         rows.set(Column::Values, &case.input("values"));

@@ -1,11 +1,11 @@
 //! KL: per token, in the reward, and its coefficient.
 
+use crate::reference::build;
 use crate::reference::{Case, cases};
 use crate::rows::{Rows, gradient};
 use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::json;
-use verl_algos::Ppo;
-use verl_core::algorithm::{Algorithm, KlInReward, apply_kl_in_reward};
+use verl_core::algorithm::{KlInReward, apply_kl_in_reward};
 use verl_core::math::{KlController, KlEstimator};
 use verl_core::types::{Column, Trajectory};
 
@@ -70,10 +70,7 @@ fn in_reward(case: &Case) -> KlInReward {
             ("kl_ctrl", control),
         ],
     );
-    Ppo::from_settings(&settings)
-        .unwrap()
-        .kl_in_reward()
-        .unwrap()
+    build("ppo", &settings).kl_in_reward().unwrap()
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Aggregation, policy and value losses, and the whole objective.
 
 use crate::advantages::rewarded;
+use crate::reference::build;
 use crate::reference::{Case, Table, cases};
 use crate::rows::{Rows, gradient};
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use serde_json::{Value, json};
-use verl_algos::{Grpo, Ppo, TermsConfig};
+use verl_algos::TermsConfig;
 use verl_core::algorithm::{
     Algorithm, LossInput, LossOutput, Objective, ObjectiveValue, PolicyLoss, ValueObjective,
 };
@@ -29,7 +30,7 @@ fn scale(mode: &str, given: Option<f64>, width: usize) -> Value {
     }
 }
 
-fn aggregation(mode: &str, given: Option<f64>, width: usize) -> LossAggregation {
+pub(crate) fn aggregation(mode: &str, given: Option<f64>, width: usize) -> LossAggregation {
     let terms = TermsConfig {
         loss_agg_mode: mode.into(),
         loss_scale_factor: scale(mode, given, width).as_f64().map(|x| x as f32),
@@ -146,7 +147,7 @@ fn clipped_policy_loss() {
             &[&CLIP[..], &["loss_agg_mode"]].concat(),
             &[("loss_scale_factor", factor)],
         );
-        let algorithm = Grpo::from_settings(&settings).unwrap();
+        let algorithm = build("grpo", &settings);
         let mut rows = Rows::of(&case);
         rows.set(Column::OldLogProbs, &case.input("old_log_prob"));
         rows.set(Column::Advantages, &case.input("advantages"));
@@ -155,7 +156,7 @@ fn clipped_policy_loss() {
             global["batch_num_tokens"].as_f64(),
             global["global_batch_size"].as_f64(),
         );
-        let mut objective = objective(&algorithm, sizes);
+        let mut objective = objective(&*algorithm, sizes);
         let weighted = case.optional_input("rollout_is_weights").map(|weights| {
             let weights_n = rows.pack(&weights, 1).concat();
             let n = weights_n.len();
@@ -197,7 +198,7 @@ fn dr_grpo() {
                 ("singleton_groups", json!("raw")),
             ],
         );
-        let algorithm = Grpo::from_settings(&settings).unwrap();
+        let algorithm = build("grpo", &settings);
         let mut rows = rewarded(&case);
         rows.set(Column::OldLogProbs, &case.input("old_log_prob"));
         let estimate = algorithm.estimator().estimate(&rows.batch).unwrap();
@@ -205,7 +206,7 @@ fn dr_grpo() {
         estimate.store(&mut rows.batch).unwrap();
 
         let log_probs_n = rows.leaf(&log_probs);
-        let objective = objective(&algorithm, rows.denominators(None, None));
+        let objective = objective(&*algorithm, rows.denominators(None, None));
         let value = rows.policy(&objective, log_probs_n.clone(), None);
         case.check_output("loss", &[value.loss.clone().into_scalar::<f32>()]);
         let gradient = rows.unpack(&gradient(&value.loss, &log_probs_n), 1);
@@ -227,7 +228,7 @@ fn clipped_value_loss() {
                 ("value_loss_scale_factor", factor),
             ],
         );
-        let algorithm = Ppo::from_settings(&settings).unwrap();
+        let algorithm = build("ppo", &settings);
         let mut rows = Rows::of(&case);
         rows.set(Column::Values, &case.input("values"));
         rows.set(Column::Returns, &case.input("returns"));
@@ -276,7 +277,7 @@ fn whole_objective_from_logits() {
             &[&CLIP[..], &keys].concat(),
             &[("loss_scale_factor", factor), ("kl_loss_type", json!(kind))],
         );
-        let algorithm = Grpo::from_settings(&settings).unwrap();
+        let algorithm = build("grpo", &settings);
         let mut rows = Rows::of(&case);
         rows.set(Column::OldLogProbs, &case.input("old_log_prob"));
         rows.set(Column::RefLogProbs, &case.input("ref_log_prob"));
@@ -296,7 +297,7 @@ fn whole_objective_from_logits() {
             .neg()
             .reshape([n]);
 
-        let objective = objective(&algorithm, rows.denominators(None, None));
+        let objective = objective(&*algorithm, rows.denominators(None, None));
         let value = rows.policy(&objective, log_probs_n, Some(entropy_n));
         case.check_output("loss", &[value.loss.clone().into_scalar::<f32>()]);
         let gradient = rows.unpack(&gradient(&value.loss, &leaf), logits.width());

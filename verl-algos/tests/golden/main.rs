@@ -5,9 +5,12 @@
 //! and we deliberately do not, a comment at that place says why.
 
 mod advantages;
+mod correction;
 mod estimators;
 mod kl;
 mod losses;
+mod policy_losses;
+mod preferences;
 mod prime;
 mod reference;
 mod rows;

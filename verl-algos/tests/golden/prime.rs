@@ -6,6 +6,7 @@ use crate::rows::{Rows, gradient};
 use verl_algos::prime::{
     ImplicitRewardConfig, ImplicitRewardLoss, PrimeConfig, PrimeNorm, ProcessBaseline,
 };
+use verl_core::algorithm::ProcessRewards;
 use verl_core::algorithm::{AdvantageEstimator, Objective};
 use verl_core::math::LossAggregation;
 use verl_core::types::Column;

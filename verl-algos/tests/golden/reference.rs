@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
+use verl_core::algorithm::Algorithm;
 use verl_core::registry::Settings;
 
 /// The folder of reference data: `VERL_REFERENCE_DIR`, or the repository's.
@@ -62,6 +63,11 @@ impl Case {
         &self.json["config"][key]
     }
 
+    /// All options.
+    pub(crate) fn options(&self) -> &Value {
+        &self.json["config"]
+    }
+
     pub(crate) fn number(&self, key: &str) -> Option<f64> {
         self.config(key).as_f64()
     }
@@ -93,8 +99,12 @@ impl Case {
     }
 
     pub(crate) fn output(&self, name: &str) -> Table {
-        table(&self.json["outputs"][name])
+        self.optional_output(name)
             .unwrap_or_else(|| panic!("{}: no output {name}", self.name))
+    }
+
+    pub(crate) fn optional_output(&self, name: &str) -> Option<Table> {
+        table(&self.json["outputs"][name])
     }
 
     /// Whether the reference refuses the input.
@@ -108,7 +118,7 @@ impl Case {
         metrics
             .into_iter()
             .flatten()
-            .map(|(k, v)| (k.as_str(), v.as_f64().unwrap()))
+            .map(|(k, v)| (k.as_str(), number(v)))
             .collect()
     }
 
@@ -132,17 +142,34 @@ impl Case {
     }
 }
 
-fn table(tensor: &Value) -> Option<Table> {
-    let number = |x: &Value| match x.as_str() {
-        Some("NaN") => f32::NAN,
-        Some("inf") => f32::INFINITY,
-        Some("-inf") => f32::NEG_INFINITY,
+fn number(x: &Value) -> f64 {
+    match x.as_str() {
+        Some("NaN") => f64::NAN,
+        Some("inf") => f64::INFINITY,
+        Some("-inf") => f64::NEG_INFINITY,
         Some(other) => panic!("not a number: {other}"),
-        None => x.as_f64().unwrap() as f32,
-    };
+        None => match x.as_bool() {
+            Some(yes) => f64::from(u8::from(yes)),
+            None => x.as_f64().unwrap(),
+        },
+    }
+}
+
+fn table(tensor: &Value) -> Option<Table> {
     let shape = tensor["shape"].as_array()?;
     Some(Table {
         shape: shape.iter().map(|x| x.as_u64().unwrap() as usize).collect(),
-        data: tensor["data"].as_array()?.iter().map(number).collect(),
+        data: tensor["data"]
+            .as_array()?
+            .iter()
+            .map(|x| number(x) as f32)
+            .collect(),
     })
+}
+
+/// A built-in algorithm with options of a case.
+pub(crate) fn build(name: &str, settings: &Settings) -> Box<dyn Algorithm> {
+    verl_algos::Catalogue::builtin()
+        .build(name, settings)
+        .unwrap()
 }

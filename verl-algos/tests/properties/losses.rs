@@ -11,7 +11,7 @@ use verl_core::algorithm::{
 use verl_core::math::{Denominators, KlEstimator, LossAggregation};
 use verl_core::types::Trajectory;
 
-const MODES: [LossAggregation; 5] = [
+pub(crate) const MODES: [LossAggregation; 5] = [
     LossAggregation::TokenMean,
     LossAggregation::TokenSum,
     LossAggregation::SeqMeanTokenSum,
@@ -21,14 +21,14 @@ const MODES: [LossAggregation; 5] = [
 
 /// Loss, gradient of the packed tokens and metrics, added up over micro-batches.
 #[derive(Debug, Default)]
-struct Total {
-    loss: f32,
-    gradient: Vec<f32>,
-    metrics: BTreeMap<String, f64>,
+pub(crate) struct Total {
+    pub(crate) loss: f32,
+    pub(crate) gradient: Vec<f32>,
+    pub(crate) metrics: BTreeMap<String, f64>,
 }
 
 impl Total {
-    fn add(&mut self, value: ObjectiveValue, leaf: &Tensor<1>) {
+    pub(crate) fn add(&mut self, value: ObjectiveValue, leaf: &Tensor<1>) {
         let gradients = value.loss.clone().backward();
         let gradient = leaf.grad(&gradients).unwrap().into_data();
         self.loss += value.loss.into_scalar::<f32>();
@@ -38,7 +38,7 @@ impl Total {
         }
     }
 
-    fn is_close(&self, other: &Total) -> bool {
+    pub(crate) fn is_close(&self, other: &Total) -> bool {
         let metrics = |t: &Total| t.metrics.values().map(|v| *v as f32).collect::<Vec<_>>();
         close(&[self.loss], &[other.loss])
             && close(&self.gradient, &other.gradient)
@@ -47,7 +47,7 @@ impl Total {
     }
 }
 
-fn leaf(values: Vec<f32>) -> Tensor<1> {
+pub(crate) fn leaf(values: Vec<f32>) -> Tensor<1> {
     let n = values.len();
     let device = Device::flex().autodiff();
     Tensor::from_data(TensorData::new(values, [n]), &device).require_grad()
@@ -67,7 +67,7 @@ fn micro_batches<'a>(
         .collect()
 }
 
-fn sizes(trajectories: &[&Trajectory]) -> Denominators {
+pub(crate) fn sizes(trajectories: &[&Trajectory]) -> Denominators {
     Denominators::count(trajectories.iter().map(|t| t.policy_tokens()))
 }
 

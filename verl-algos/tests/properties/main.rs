@@ -4,4 +4,6 @@ mod advantages;
 mod estimators;
 mod losses;
 mod options;
+mod policy_losses;
+mod promises;
 mod sample;

@@ -98,13 +98,14 @@ fn trajectory(group: GroupId, sample: usize, row: &Row, masked: Option<f32>) -> 
         ("second".into(), 2.0 * score),
     ])
     .unwrap();
-    let columns: [(Column, Get); 8] = [
+    let columns: [(Column, Get); 9] = [
         (Column::OldLogProbs, |token| token.old),
         (Column::RefLogProbs, |token| token.reference),
         (Column::Values, |token| token.value),
         (Column::TokenRewards, |token| token.reward),
         (Column::Advantages, |token| token.advantage),
         (Column::Returns, |token| token.value + token.advantage),
+        (Column::ImportanceWeights, |token| token.value.exp()),
         (Column::ImplicitRewards, |token| {
             token.log_prob - token.reference
         }),

@@ -1,6 +1,6 @@
 //! The policy: a causal language model in training.
 
-use super::head::{ChunkedHead, vector};
+use super::head::{Ask, ChunkedHead, vector};
 use super::pack::{Packed, chunks, split_rows};
 use super::state::{EngineOptions, State};
 use super::trunk::Pass;
@@ -99,16 +99,26 @@ fn score(
         let hidden = model
             .hidden(&packed.ids, &packed.layout)?
             .select(0, row_tensor(&packed.rows, model));
-        let (log_probs, entropy) = head.score(&hidden, &packed.targets, options.entropy);
-        let mut log_probs = split_rows(&floats(log_probs), chunk).into_iter();
-        let entropies = entropy
-            .map(|e| split_rows(&floats(e), chunk))
-            .unwrap_or_default();
-        let mut entropies = entropies.into_iter();
-        all.extend(chunk.iter().map(|_| TokenScores {
-            log_probs: log_probs.next().unwrap_or_default(),
-            entropy: entropies.next().unwrap_or_default(),
-        }));
+        let ask = Ask {
+            entropy: options.entropy,
+            sum_pi_squared: options.sum_pi_squared,
+        };
+        let scores = head.score(&hidden, &packed.targets, ask);
+        let rows = |values: Option<Tensor<1>>| match values {
+            Some(values) => split_rows(&floats(values), chunk),
+            None => vec![Vec::new(); chunk.len()],
+        };
+        let log_probs = rows(Some(scores.log_probs));
+        let others = rows(scores.entropy)
+            .into_iter()
+            .zip(rows(scores.sum_pi_squared));
+        all.extend(log_probs.into_iter().zip(others).map(
+            |(log_probs, (entropy, sum_pi_squared))| TokenScores {
+                log_probs,
+                entropy,
+                sum_pi_squared,
+            },
+        ));
     }
     Ok(all)
 }
@@ -156,11 +166,15 @@ impl Policy for CausalPolicy {
         let rows = row_tensor(&packed.rows, model);
         let hidden = all_hidden.clone().select(0, rows.clone());
         let head = ChunkedHead::new(lm_head(model)?, vocab, objective.temperature);
-        let (log_probs, entropy) = head.score(&hidden, &packed.targets, objective.needs_entropy());
+        let ask = Ask {
+            entropy: objective.needs_entropy(),
+            ..Ask::default()
+        };
+        let scores = head.score(&hidden, &packed.targets, ask);
         // The loss sees log-probs and entropies as leaves; the head's gradient
         // is continued by hand from theirs.
-        let log_probs = log_probs.autodiff().require_grad();
-        let entropy = entropy.map(|e| e.autodiff().require_grad());
+        let log_probs = scores.log_probs.autodiff().require_grad();
+        let entropy = scores.entropy.map(|e| e.autodiff().require_grad());
         let input = LossInput::new(micro, log_probs.clone(), entropy.clone())?;
         let value = objective.evaluate(&input)?;
         let mut recorded = value.loss.backward();

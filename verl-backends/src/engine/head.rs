@@ -21,6 +21,20 @@ pub(super) struct ChunkedHead {
     temperature: f32,
 }
 
+/// What to compute besides log-probs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Ask {
+    pub(super) entropy: bool,
+    pub(super) sum_pi_squared: bool,
+}
+
+/// Scores of `n` targets, `[n]` each.
+pub(super) struct HeadScores {
+    pub(super) log_probs: Tensor<1>,
+    pub(super) entropy: Option<Tensor<1>>,
+    pub(super) sum_pi_squared: Option<Tensor<1>>,
+}
+
 /// Gradients of the head.
 pub(super) struct HeadGrads {
     /// With respect to the hidden states, `[n, hidden]`.
@@ -40,32 +54,30 @@ impl ChunkedHead {
         }
     }
 
-    /// Log-prob of each target and, if asked, the entropies, `[n]` each.
-    pub(super) fn score(
-        &self,
-        hidden: &Tensor<2>,
-        targets: &[TokenId],
-        entropy: bool,
-    ) -> (Tensor<1>, Option<Tensor<1>>) {
-        let (mut log_probs, mut entropies) = (Vec::new(), Vec::new());
+    /// Log-prob of each target, and what else is asked for.
+    pub(super) fn score(&self, hidden: &Tensor<2>, targets: &[TokenId], ask: Ask) -> HeadScores {
+        let mut parts: [Vec<Tensor<1>>; 3] = Default::default();
         for (start, targets) in self.chunks(targets) {
             let n = targets.len();
             let log_p = self.log_probs(hidden.clone().narrow(0, start, n));
             let index = id_tensor(targets, &hidden.device()).reshape([n, 1]);
-            log_probs.push(log_p.clone().gather(1, index).reshape([n]));
-            if entropy {
-                entropies.push(entropy_of(&log_p));
+            parts[0].push(log_p.clone().gather(1, index).reshape([n]));
+            if ask.entropy {
+                parts[1].push(entropy_of(&log_p));
+            }
+            if ask.sum_pi_squared {
+                let squares = log_p.mul_scalar(2.0).exp();
+                parts[2].push(squares.sum_dim(1).reshape([n]));
             }
         }
-        match log_probs.is_empty() {
-            true => {
-                let empty = || Tensor::zeros([0], &hidden.device());
-                (empty(), entropy.then(empty))
-            }
-            false => (
-                Tensor::cat(log_probs, 0),
-                entropy.then(|| Tensor::cat(entropies, 0)),
-            ),
+        let [log_probs, entropy, squares] = parts.map(|chunks| match chunks.is_empty() {
+            true => Tensor::zeros([0], &hidden.device()),
+            false => Tensor::cat(chunks, 0),
+        });
+        HeadScores {
+            log_probs,
+            entropy: ask.entropy.then_some(entropy),
+            sum_pi_squared: ask.sum_pi_squared.then_some(squares),
         }
     }
 

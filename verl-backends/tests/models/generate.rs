@@ -173,6 +173,7 @@ fn sampler_and_trainer_agree_on_log_probs_at_any_temperature() {
                         ScoreOptions {
                             temperature: t,
                             entropy: false,
+                            ..Default::default()
                         },
                     )
                     .unwrap();
@@ -219,6 +220,7 @@ fn padded_vocabulary_is_never_sampled_and_takes_no_probability() {
             ScoreOptions {
                 temperature: 3.0,
                 entropy: false,
+                ..Default::default()
             },
         )
         .unwrap();

@@ -231,6 +231,7 @@ fn log_probs_and_entropies_are_pytorchs() {
             let options = ScoreOptions {
                 temperature: number(&case["config"]["temperature"]),
                 entropy: true,
+                ..Default::default()
             };
             let scores = policy.log_probs(&sequences, options).unwrap();
             let log_probs = float_rows(&golden, &case["outputs"]["log_probs"]);

@@ -1,5 +1,6 @@
 //! From rewards to advantages, on the host.
 
+use super::Requirements;
 use crate::Result;
 use crate::types::{Batch, Column};
 use std::fmt;
@@ -78,6 +79,11 @@ pub trait AdvantageEstimator: fmt::Debug + Send + Sync {
 
     /// Columns read, checked before the first rollout.
     fn needs(&self) -> &[Column];
+
+    /// What else the run must have; columns speak for themselves.
+    fn requirements(&self) -> Requirements {
+        Requirements::default()
+    }
 
     /// Computes the advantages of every trajectory.
     fn estimate(&self, batch: &Batch) -> Result<Advantages>;

@@ -1,6 +1,9 @@
 //! An algorithm: an estimator, a loss, and what they need of a run.
 
-use super::{AdvantageEstimator, KlLoss, PolicyLoss, ValueLoss};
+use super::{
+    AdvantageEstimator, BatchHook, DynamicSampling, KlLoss, OnlineRewardModel, PolicyLoss,
+    ValueLoss,
+};
 use crate::math::{KlControl, KlEstimator, LossAggregation};
 use std::fmt;
 
@@ -14,6 +17,15 @@ pub struct Requirements {
     pub reference: bool,
     /// Fewest answers per prompt.
     pub min_group_size: usize,
+    /// One greedy answer per prompt, whose reward is the group's baseline.
+    pub greedy_baseline: bool,
+    /// Micro-batches that keep the answers to one prompt together.
+    pub whole_groups: bool,
+    /// The sum of squared probabilities at each token.
+    pub sum_pi_squared: bool,
+    /// Old log-probs are those of the sampler; the policy does not score the
+    /// batch again.
+    pub rollout_log_probs_as_old: bool,
 }
 
 impl Default for Requirements {
@@ -22,6 +34,10 @@ impl Default for Requirements {
             critic: false,
             reference: false,
             min_group_size: 1,
+            greedy_baseline: false,
+            whole_groups: false,
+            sum_pi_squared: false,
+            rollout_log_probs_as_old: false,
         }
     }
 }
@@ -44,6 +60,44 @@ impl Requirements {
         self.min_group_size = size;
         self
     }
+
+    /// Sets [`Requirements::greedy_baseline`].
+    pub fn greedy_baseline(mut self, needed: bool) -> Self {
+        self.greedy_baseline = needed;
+        self
+    }
+
+    /// Sets [`Requirements::whole_groups`].
+    pub fn whole_groups(mut self, needed: bool) -> Self {
+        self.whole_groups = needed;
+        self
+    }
+
+    /// Sets [`Requirements::sum_pi_squared`].
+    pub fn sum_pi_squared(mut self, needed: bool) -> Self {
+        self.sum_pi_squared = needed;
+        self
+    }
+
+    /// Sets [`Requirements::rollout_log_probs_as_old`].
+    pub fn rollout_log_probs_as_old(mut self, wanted: bool) -> Self {
+        self.rollout_log_probs_as_old = wanted;
+        self
+    }
+
+    /// What both need.
+    pub fn and(self, other: Requirements) -> Self {
+        Requirements {
+            critic: self.critic || other.critic,
+            reference: self.reference || other.reference,
+            min_group_size: self.min_group_size.max(other.min_group_size),
+            greedy_baseline: self.greedy_baseline || other.greedy_baseline,
+            whole_groups: self.whole_groups || other.whole_groups,
+            sum_pi_squared: self.sum_pi_squared || other.sum_pi_squared,
+            rollout_log_probs_as_old: self.rollout_log_probs_as_old
+                || other.rollout_log_probs_as_old,
+        }
+    }
 }
 
 /// The terms of the policy objective besides the loss itself.
@@ -55,6 +109,17 @@ pub struct PolicyTerms {
     pub entropy_coeff: f32,
     /// KL in the loss.
     pub kl_loss: Option<KlLoss>,
+}
+
+impl Default for PolicyTerms {
+    /// The token mean of the loss alone.
+    fn default() -> Self {
+        PolicyTerms {
+            aggregation: LossAggregation::TokenMean,
+            entropy_coeff: 0.0,
+            kl_loss: None,
+        }
+    }
 }
 
 /// KL subtracted from the token rewards, before advantages are estimated.
@@ -93,6 +158,27 @@ pub trait Algorithm: fmt::Debug + Send + Sync {
 
     /// KL in the reward, if any.
     fn kl_in_reward(&self) -> Option<KlInReward>;
+
+    /// Which groups are trained on; `None` trains on all.
+    fn dynamic_sampling(&self) -> Option<DynamicSampling<'_>> {
+        None
+    }
+
+    /// Changes to the batch, in order.
+    fn hooks(&self) -> &[Box<dyn BatchHook>] {
+        &[]
+    }
+
+    /// A reward model that is trained beside the policy.
+    fn reward_model(&self) -> Option<&OnlineRewardModel> {
+        None
+    }
+
+    /// First steps in which only the critic is trained, unless the run says
+    /// otherwise.
+    fn critic_warmup(&self) -> u64 {
+        0
+    }
 }
 
 const _: fn(&dyn Algorithm) = |_| {};

@@ -3,6 +3,7 @@
 //! Only tokens the policy produced are packed, sequence after sequence, so a
 //! loss never sees a mask and nothing masked can reach it.
 
+use super::Requirements;
 use crate::types::{Column, Trajectory};
 use crate::{Error, Result};
 use burn::tensor::{Int, Tensor, TensorData};
@@ -88,26 +89,39 @@ impl<'a> LossInput<'a> {
         )
     }
 
+    /// Sum of a packed tensor over each sequence, `[n] -> [s]`, differentiable.
+    pub fn sequence_sum_s(&self, values_n: Tensor<1>) -> Tensor<1> {
+        let s = self.segments.len();
+        Tensor::<1>::zeros([s], &values_n.device()).select_assign(
+            0,
+            self.segment_ids_n(),
+            values_n,
+            burn::tensor::IndexingUpdateOp::Add,
+        )
+    }
+
+    /// One value per sequence, given to each of its tokens, `[s] -> [n]`,
+    /// differentiable.
+    pub fn spread_n(&self, values_s: Tensor<1>) -> Tensor<1> {
+        values_s.select(0, self.segment_ids_n())
+    }
+
+    /// Policy tokens of each sequence, at least 1, `[s]`.
+    pub fn lengths_s(&self) -> Tensor<1> {
+        let lengths = self.segments.iter().map(|r| r.len().max(1) as f32);
+        let lengths: Vec<f32> = lengths.collect();
+        let s = lengths.len();
+        Tensor::from_data(
+            TensorData::new(lengths, [s]),
+            &self.log_probs_n.device().inner(),
+        )
+    }
+
     /// Mean of a packed tensor over each sequence, spread back over its
     /// tokens: `[n] -> [n]`, differentiable. Sequence-level ratios (GSPO,
     /// GMPO) are made of it.
     pub fn sequence_mean_n(&self, values_n: Tensor<1>) -> Tensor<1> {
-        let ids = self.segment_ids_n();
-        let device = values_n.device().inner();
-        let lengths: Vec<f32> = self
-            .segments
-            .iter()
-            .map(|r| r.len().max(1) as f32)
-            .collect();
-        let s = lengths.len();
-        let counts = Tensor::<1>::from_data(TensorData::new(lengths, [s]), &device);
-        let sums = Tensor::<1>::zeros([s], &values_n.device()).select_assign(
-            0,
-            ids.clone(),
-            values_n,
-            burn::tensor::IndexingUpdateOp::Add,
-        );
-        (sums / counts).select(0, ids)
+        self.spread_n(self.sequence_sum_s(values_n) / self.lengths_s())
     }
 }
 
@@ -156,6 +170,11 @@ pub trait PolicyLoss: fmt::Debug + Send + Sync {
 
     /// Columns read, checked before the first rollout.
     fn needs(&self) -> &[Column];
+
+    /// What else the run must have; columns speak for themselves.
+    fn requirements(&self) -> Requirements {
+        Requirements::default()
+    }
 
     /// The loss of each packed token.
     fn per_token(&self, input: &LossInput<'_>) -> Result<LossOutput>;

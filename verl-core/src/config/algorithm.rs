@@ -1,10 +1,15 @@
 //! `algorithm`: its name, and whatever else its plugin understands.
+//!
+//! verl's `adv_estimator` without a name stands for the algorithm of that
+//! name; beside a name it replaces the algorithm's estimator.
 
 use crate::registry::Settings;
 use serde::de::{self, Deserialize, Deserializer, MapAccess};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 use std::fmt;
+
+const ESTIMATOR: &str = "adv_estimator";
 
 /// The algorithm and its options.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,14 +58,25 @@ impl<'de> de::Visitor<'de> for Visitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AlgorithmConfig, A::Error> {
         let mut config = AlgorithmConfig::default();
+        let mut named = false;
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                "name" => config.name = map.next_value()?,
+                "name" => (config.name, named) = (map.next_value()?, true),
                 _ => {
                     let value: Value = map.next_value()?;
                     config.settings.0.insert(key, value);
                 }
             }
+        }
+        if !named && let Some(estimator) = config.settings.0.remove(ESTIMATOR) {
+            config.name = match estimator {
+                Value::String(name) if name == "gae" => "ppo".into(),
+                Value::String(name) => name,
+                other => {
+                    let message = format!("{ESTIMATOR}: expected a name, found {other}");
+                    return Err(de::Error::custom(message));
+                }
+            };
         }
         Ok(config)
     }

@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 
 /// Sections that have moved as a whole, longest first.
 const SECTIONS: &[(&str, &str)] = &[
+    ("actor_rollout_ref.actor.policy_loss", "algorithm"),
     ("actor_rollout_ref.actor", "actor"),
     ("actor_rollout_ref.rollout", "rollout"),
     ("actor_rollout_ref.model", "actor.model"),
     ("actor_rollout_ref.ref", "ref"),
+    ("actor.policy_loss", "algorithm"),
     ("trainer", "training"),
 ];
 
@@ -35,9 +37,9 @@ const KEYS: &[(&str, &str)] = &[
     ),
     ("actor.optim.warmup_style", "actor.optim.lr_schedule"),
     ("actor.use_kl_loss", "algorithm.use_kl_loss"),
-    ("algorithm.adv_estimator", "algorithm.name"),
     ("algorithm.clip_epsilon", "algorithm.clip_ratio"),
     ("algorithm.grpo_beta", "algorithm.kl_loss_coef"),
+    ("algorithm.loss_mode", "algorithm.policy_loss"),
     ("critic.cliprange_value", "algorithm.cliprange_value"),
     ("critic.optim.lr_scheduler_type", "critic.optim.lr_schedule"),
     ("critic.optim.lr_warmup_steps", "critic.optim.warmup_steps"),
@@ -114,7 +116,9 @@ fn convert(from: &str, mut entry: Entry) -> Result<Option<Entry>> {
         return Ok(None);
     }
     match (from, entry.value.as_str()) {
-        ("algorithm.adv_estimator", Some("gae")) => entry.value = json!("ppo"),
+        ("algorithm.loss_mode", Some("vanilla")) => entry.value = json!("clipped"),
+        ("algorithm.loss_mode", Some("geo_mean")) => entry.value = json!("gmpo"),
+        ("algorithm.loss_mode", Some("gpg")) => entry.value = json!("policy_gradient"),
         ("training.resume_mode", Some("disable")) => entry.value = json!("never"),
         ("training.resume_mode", Some("auto")) => {}
         // The path stands under `resume_from_path`.

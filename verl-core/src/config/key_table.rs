@@ -104,7 +104,7 @@ pub const KEYS: &[KeyDoc<'static>] = &[
     key("training.gradient_accumulation_steps", "integer or null", "micro-batches", "null", "Micro-batches of `training.micro_batch_size` prompts per optimizer update; their product is the mini-batch in prompts."),
     key("training.total_steps", "integer or null", "steps", "null", "Length of the run. With `max_epochs` too, the shorter one counts; with neither, the run is one epoch."),
     key("training.max_epochs", "integer or null", "epochs", "null", "Length of the run in passes over the training prompts."),
-    key("training.critic_warmup", "integer", "steps", "0", "Steps at the start in which only the critic is trained."),
+    key("training.critic_warmup", "integer or null", "steps", "null", "Steps at the start in which only the critic is trained; unset leaves it to the algorithm."),
     key("training.test_freq", "integer", "steps", "10", "Validate every so many steps, and after the last. 0 or -1: only after the last."),
     key("training.val_before_train", "boolean", "", "true", "Validate before the first step."),
     key("training.val_samples", "integer or null", "prompts", "null", "Validation prompts used, from the first. `null` takes all."),

@@ -94,7 +94,7 @@ impl RunConfig {
             (Some(steps), None) => steps,
             (None, epochs) => by_epochs(epochs.unwrap_or(1)),
         };
-        let critic_warmup = self.training.critic_warmup;
+        let critic_warmup = self.training.critic_warmup.unwrap_or(0);
         if critic_warmup >= total_steps {
             return problem(
                 "training.critic_warmup",

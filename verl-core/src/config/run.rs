@@ -112,8 +112,9 @@ pub struct TrainingConfig {
     pub total_steps: Option<u64>,
     /// Stop after this many passes over the training prompts.
     pub max_epochs: Option<u64>,
-    /// Steps in which only the critic is trained.
-    pub critic_warmup: u64,
+    /// Steps in which only the critic is trained; unset leaves it to the
+    /// algorithm.
+    pub critic_warmup: Option<u64>,
     /// Validate every so many steps; 0 or -1 only before and after.
     pub test_freq: i64,
     /// Validate before the first step.
@@ -140,7 +141,7 @@ impl Default for TrainingConfig {
             gradient_accumulation_steps: None,
             total_steps: None,
             max_epochs: None,
-            critic_warmup: 0,
+            critic_warmup: None,
             test_freq: 10,
             val_before_train: true,
             val_samples: None,

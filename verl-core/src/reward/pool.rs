@@ -29,6 +29,14 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The score's value, or a substitute where there is none.
+    pub fn value_or(&self, substitute: f32) -> f32 {
+        match self {
+            Outcome::Scored(score) => score.value,
+            _ => substitute,
+        }
+    }
+
     /// Why there is no score; `None` when there is one.
     pub fn failure(&self) -> Option<String> {
         match self {

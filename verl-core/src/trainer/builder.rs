@@ -24,6 +24,8 @@ pub struct Parts {
     pub policy: Box<dyn Policy>,
     /// The value model, for algorithms that need one.
     pub critic: Option<Box<dyn Critic>>,
+    /// The reward model, for algorithms that train one.
+    pub reward_model: Option<Box<dyn Policy>>,
     /// What samples.
     pub engine: Box<dyn RolloutEngine>,
     /// Ids to text, for rewards and logs.
@@ -130,6 +132,11 @@ impl Trainer {
         self.totals.tokens_generated
     }
 
+    pub(super) fn critic_warmup(&self) -> u64 {
+        let given = self.settings.critic_warmup;
+        given.unwrap_or_else(|| self.parts.algorithm.critic_warmup())
+    }
+
     /// The policy as it stands.
     pub fn policy(&self) -> &dyn Policy {
         &*self.parts.policy
@@ -142,6 +149,13 @@ fn check_needs(parts: &Parts, settings: &TrainSettings) -> Result<()> {
     if needs.critic && parts.critic.is_none() {
         let message = format!(
             "`{}` needs a critic; give the run one (section `critic`)",
+            algorithm.name()
+        );
+        return Err(Error::config("algorithm.name", message));
+    }
+    if algorithm.reward_model().is_some() && parts.reward_model.is_none() {
+        let message = format!(
+            "`{}` trains a reward model; give the run one (`Parts::reward_model`)",
             algorithm.name()
         );
         return Err(Error::config("algorithm.name", message));
@@ -173,7 +187,8 @@ fn check_columns(algorithm: &dyn Algorithm) -> Result<()> {
     let computed = |column: Column| match column {
         Column::RefLogProbs => needs.reference,
         Column::Values | Column::Returns => needs.critic,
-        Column::SumPiSquared | Column::ImplicitRewards => false,
+        Column::SumPiSquared => needs.sum_pi_squared,
+        Column::ImplicitRewards => algorithm.reward_model().is_some(),
         _ => true,
     };
     let estimator = algorithm.estimator().needs().iter();

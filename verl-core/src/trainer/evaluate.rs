@@ -1,9 +1,10 @@
 //! Answers to held-out prompts.
 
-use super::rollout::{Plan, sample};
+use super::rollout::Plan;
 use super::step::Clock;
 use super::{Prompt, Trainer};
 use crate::Result;
+use crate::reward::ScoringStats;
 use crate::tracking::{Metrics, Split};
 
 impl Trainer {
@@ -23,16 +24,13 @@ impl Trainer {
         let prompts: Vec<Prompt> = self.parts.eval_prompts.clone();
         let (n, name) = (self.settings.eval.samples, self.settings.eval.name.clone());
         let plan = Plan::evaluation(prompts.iter().collect(), n, &self.settings.eval.sampling);
-        let parts = &mut self.parts;
-        parts.engine.sync_weights(&parts.policy.weights())?;
-        let answers = sample(
-            &mut *parts.engine,
-            &*parts.tokenizer,
-            &plan,
-            self.settings.seed,
-        )?;
-        let (outcomes, stats) = self.score(&plan, &answers)?;
-        let rewards: Vec<f32> = outcomes.iter().map(|o| self.reward_of(o)).collect();
+        let answers = self.answer(&plan)?;
+        let outcomes = self.score(&plan, &answers)?;
+        let stats = ScoringStats::of(&outcomes);
+        let rewards: Vec<f32> = outcomes
+            .iter()
+            .map(|o| o.value_or(self.settings.failure_score))
+            .collect();
         let total = rewards.len() as f64;
         let mean = rewards.iter().map(|r| f64::from(*r)).sum::<f64>() / total;
         metrics.set(format!("val-core/{name}/reward/mean@{n}"), mean);

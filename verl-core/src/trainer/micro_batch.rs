@@ -45,6 +45,43 @@ pub fn micro_batches<'a>(
     batches
 }
 
+/// The same with the answers to one prompt kept together, for losses that
+/// compare them; a group over the budget stands alone.
+pub fn whole_group_batches<'a>(
+    trajectories: &[&'a Trajectory],
+    budget: usize,
+    most: Option<usize>,
+) -> Vec<Vec<&'a Trajectory>> {
+    let mut all = trajectories.to_vec();
+    all.sort_by_key(|t| (t.group(), t.sample()));
+    let groups = all
+        .chunk_by(|a, b| a.group() == b.group())
+        .filter(|group| group.iter().any(|t| t.policy_tokens() > 0));
+    let cost = |group: &[&Trajectory]| {
+        let prompt = group.first().map_or(0, |t| t.prompt().len());
+        prompt + group.iter().map(|t| t.response().len()).sum::<usize>()
+    };
+    let mut batches: Vec<Vec<&Trajectory>> = Vec::new();
+    let mut tokens = 0;
+    for group in groups {
+        let fits = |batch: &&mut Vec<&Trajectory>| {
+            tokens + cost(group) <= budget
+                && batch.len() + group.len() <= most.unwrap_or(usize::MAX)
+        };
+        match batches.last_mut().filter(fits) {
+            Some(batch) => {
+                tokens += cost(group);
+                batch.extend(group);
+            }
+            None => {
+                tokens = cost(group);
+                batches.push(group.to_vec());
+            }
+        }
+    }
+    batches
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +137,21 @@ mod tests {
             kept,
             refs.iter().filter(|t| !t.response().is_empty()).count()
         );
+    }
+
+    #[test]
+    fn whole_groups_stay_together() {
+        let all: Vec<Trajectory> = (0..6)
+            .map(|i| trajectory(i / 2, (i % 2) as usize, 3, 4))
+            .collect();
+        let refs: Vec<&Trajectory> = all.iter().collect();
+        let sizes = |budget, most| -> Vec<usize> {
+            let batches = whole_group_batches(&refs, budget, most);
+            batches.iter().map(Vec::len).collect()
+        };
+        assert_eq!(sizes(22, None), [4, 2]);
+        assert_eq!(sizes(5, None), [2, 2, 2]);
+        assert_eq!(sizes(100, Some(3)), [2, 2, 2]);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! can do what it does with the same calls.
 
 mod builder;
+mod collect;
+mod columns;
 mod evaluate;
 mod fit;
 mod micro_batch;
@@ -20,7 +22,7 @@ mod update;
 
 pub use builder::{Parts, Trainer};
 pub use fit::FitReport;
-pub use micro_batch::micro_batches;
+pub use micro_batch::{micro_batches, whole_group_batches};
 pub use prompt::Prompt;
 pub use settings::{CheckpointSettings, EvalSettings, TrainSettings};
 pub use stop::StopHandle;

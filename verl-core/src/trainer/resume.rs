@@ -38,6 +38,9 @@ impl Trainer {
             if let Some(critic) = &self.parts.critic {
                 critic.save_state(&subfolder(dir, "critic")?)?;
             }
+            if let Some(model) = &self.parts.reward_model {
+                model.save_state(&subfolder(dir, "reward_model")?)?;
+            }
             self.write_position(&dir.join(POSITION))
         })?;
         self.saved = Some(self.step);
@@ -103,6 +106,9 @@ impl Trainer {
         self.parts.policy.load_state(&dir.join("policy"))?;
         if let Some(critic) = &mut self.parts.critic {
             critic.load_state(&dir.join("critic"))?;
+        }
+        if let Some(model) = &mut self.parts.reward_model {
+            model.load_state(&dir.join("reward_model"))?;
         }
         self.loader.restore(&position.loader)?;
         if let (Some(kl), Some(bits)) = (&mut self.kl, position.kl_bits) {

@@ -1,6 +1,6 @@
 //! Sampling and scoring.
 
-use super::scored::Scored;
+use super::scored::scored;
 use super::{Prompt, Trainer};
 use crate::reward::{Outcome, OwnedInput, ScoringStats};
 use crate::rollout::{Rollout, RolloutEngine, RolloutRequest, SamplingParams, sample_seed};
@@ -19,6 +19,8 @@ pub(super) struct Plan<'a> {
     pub(super) params: Arc<SamplingParams>,
     /// Step of the random numbers.
     pub(super) stream: u64,
+    /// Id of the first prompt's group.
+    first_group: u64,
 }
 
 impl<'a> Plan<'a> {
@@ -33,7 +35,32 @@ impl<'a> Plan<'a> {
             samples,
             params: Arc::new(params.clone()),
             stream: step,
+            first_group: 0,
         }
+    }
+
+    /// Counts groups from `first` on.
+    pub(super) fn starting_at(mut self, first: u64) -> Self {
+        self.first_group = first;
+        self
+    }
+
+    /// One greedy answer to each prompt.
+    pub(super) fn greedy(&self) -> Plan<'a> {
+        let params = SamplingParams {
+            temperature: 0.0,
+            ..(*self.params).clone()
+        };
+        Plan {
+            prompts: self.prompts.clone(),
+            samples: 1,
+            params: Arc::new(params),
+            ..*self
+        }
+    }
+
+    fn group_id(&self, prompt: usize) -> GroupId {
+        GroupId(self.first_group + prompt as u64)
     }
 
     /// Evaluation draws the same random numbers at every step, so that two
@@ -48,17 +75,18 @@ impl<'a> Plan<'a> {
             samples,
             params: Arc::new(params.clone()),
             stream: EVAL_STREAM,
+            first_group: 0,
         }
     }
 
     fn requests(&self, seed: u64) -> Vec<RolloutRequest> {
         let request = |(g, prompt): (usize, &&Prompt)| {
-            let ids = prompt.ids.clone();
+            let (ids, group) = (prompt.ids.clone(), self.group_id(g));
             (0..self.samples).map(move |sample| RolloutRequest {
-                group: GroupId(g as u64),
+                group,
                 sample,
                 prompt: ids.clone(),
-                seed: sample_seed(seed, self.stream, g as u64, sample as u64),
+                seed: sample_seed(seed, self.stream, group.0, sample as u64),
                 params: self.params.clone(),
             })
         };
@@ -72,6 +100,13 @@ pub(super) struct Answers {
     pub(super) texts: Vec<String>,
 }
 
+impl Answers {
+    /// Tokens sampled.
+    pub(super) fn tokens(&self) -> u64 {
+        self.rollouts.iter().map(|r| r.tokens.len() as u64).sum()
+    }
+}
+
 /// Samples the plan's answers and decodes them.
 pub(super) fn sample(
     engine: &mut dyn RolloutEngine,
@@ -82,7 +117,8 @@ pub(super) fn sample(
     let total = plan.prompts.len() * plan.samples;
     let mut slots: Vec<Option<Rollout>> = vec![None; total];
     engine.generate(plan.requests(seed), &mut |rollout| {
-        let at = rollout.group.0 as usize * plan.samples + rollout.sample;
+        let prompt = rollout.group.0.checked_sub(plan.first_group);
+        let at = prompt.map_or(usize::MAX, |p| p as usize * plan.samples + rollout.sample);
         match slots.get_mut(at) {
             Some(slot) if slot.is_none() => *slot = Some(rollout),
             _ => {
@@ -111,11 +147,7 @@ pub(super) fn sample(
 impl Trainer {
     /// Scores answers. Failures get the configured score and are counted;
     /// too many of them end the run.
-    pub(super) fn score(
-        &self,
-        plan: &Plan<'_>,
-        answers: &Answers,
-    ) -> Result<(Vec<Outcome>, ScoringStats)> {
+    pub(super) fn score(&self, plan: &Plan<'_>, answers: &Answers) -> Result<Vec<Outcome>> {
         let input = |(i, (rollout, text)): (usize, (&Rollout, &String))| {
             let prompt = plan.prompts[i / plan.samples];
             let input = OwnedInput::new(prompt.text.clone(), text.clone(), prompt.row.clone())
@@ -133,34 +165,36 @@ impl Trainer {
             .map(input)
             .collect();
         let outcomes = self.pool.score_batch(&self.parts.reward, inputs)?;
-        let stats = ScoringStats::of(&outcomes);
-        stats.check(self.settings.max_failure_fraction, &outcomes)?;
-        Ok((outcomes, stats))
-    }
-
-    /// The reward that an outcome stands for.
-    pub(super) fn reward_of(&self, outcome: &Outcome) -> f32 {
-        match outcome {
-            Outcome::Scored(score) => score.value,
-            _ => self.settings.failure_score,
-        }
+        ScoringStats::of(&outcomes).check(self.settings.max_failure_fraction, &outcomes)?;
+        Ok(outcomes)
     }
 }
 
-/// Groups of trajectories, from answers and their scores.
-pub(super) fn groups(plan: &Plan<'_>, answers: &Answers, scores: &[Scored]) -> Result<Vec<Group>> {
+/// Groups of trajectories, from answers and their scores; an answer that could
+/// not be scored gets `failure_score`.
+pub(super) fn groups(
+    plan: &Plan<'_>,
+    answers: &Answers,
+    outcomes: &[Outcome],
+    failure_score: f32,
+) -> Result<Vec<Group>> {
+    let mut scores = scored(outcomes, failure_score).into_iter();
     let make = |(g, prompt): (usize, &&Prompt)| {
         let member = |sample: usize| {
-            let at = g * plan.samples + sample;
-            trajectory(prompt, &answers.rollouts[at], &scores[at])
+            let mut t = trajectory(prompt, &answers.rollouts[g * plan.samples + sample])?;
+            if let Some(scored) = scores.next() {
+                t.set_score(scored.reward)?;
+                t.set_parts(scored.parts)?;
+            }
+            Ok(t)
         };
         let members = (0..plan.samples).map(member).collect::<Result<_>>()?;
-        Group::new(GroupId(g as u64), members)
+        Group::new(plan.group_id(g), members)
     };
     plan.prompts.iter().enumerate().map(make).collect()
 }
 
-fn trajectory(prompt: &Prompt, rollout: &Rollout, score: &Scored) -> Result<Trajectory> {
+fn trajectory(prompt: &Prompt, rollout: &Rollout) -> Result<Trajectory> {
     let mut trajectory = Trajectory::new(TrajectoryParts {
         group: rollout.group,
         sample: rollout.sample,
@@ -174,7 +208,5 @@ fn trajectory(prompt: &Prompt, rollout: &Rollout, score: &Scored) -> Result<Traj
         crate::types::Column::RolloutLogProbs,
         rollout.log_probs.clone(),
     )?;
-    trajectory.set_score(score.reward)?;
-    trajectory.set_parts(score.parts.clone())?;
     Ok(trajectory)
 }

@@ -1,6 +1,8 @@
 //! The numbers of a run, all units spelt out.
 
+use super::{micro_batches, whole_group_batches};
 use crate::rollout::SamplingParams;
+use crate::types::Trajectory;
 use crate::{Error, Result};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,8 +32,9 @@ pub struct TrainSettings {
     pub epochs: usize,
     /// The critic's passes over each step's answers.
     pub critic_epochs: usize,
-    /// First steps in which only the critic is trained.
-    pub critic_warmup: u64,
+    /// First steps in which only the critic is trained; `None` leaves it to
+    /// the algorithm.
+    pub critic_warmup: Option<u64>,
     /// Whether prompts are drawn in a new random order each epoch.
     pub shuffle: bool,
     /// How training answers are drawn.
@@ -93,7 +96,7 @@ impl Default for TrainSettings {
             micro_batch_samples: None,
             epochs: 1,
             critic_epochs: 1,
-            critic_warmup: 0,
+            critic_warmup: None,
             shuffle: true,
             sampling: SamplingParams::default(),
             max_skipped_updates: 5,
@@ -121,6 +124,23 @@ impl Default for EvalSettings {
 }
 
 impl TrainSettings {
+    /// Micro-batches of a mini-batch, whole groups where a loss compares them.
+    pub(super) fn cut<'a>(
+        &self,
+        trajectories: &[&'a Trajectory],
+        whole_groups: bool,
+    ) -> Vec<Vec<&'a Trajectory>> {
+        let cut = match whole_groups {
+            true => whole_group_batches,
+            false => micro_batches,
+        };
+        cut(
+            trajectories,
+            self.micro_batch_tokens,
+            self.micro_batch_samples,
+        )
+    }
+
     /// Checks the ranges.
     ///
     /// # Errors

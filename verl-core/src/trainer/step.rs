@@ -1,16 +1,12 @@
 //! One training step.
 
-use super::rollout::{Answers, Plan, groups, sample};
-use super::scored::scored;
-use super::statistics::{batch_metrics, rollout_gap};
-use super::update::Averages;
-use super::{Prompt, Trainer};
+use super::Trainer;
+use super::rollout::{Answers, Plan};
+use super::statistics::batch_metrics;
+use super::update::{Averages, Model};
 use crate::Result;
-use crate::algorithm::apply_kl_in_reward;
-use crate::policy::{ScoreOptions, SequenceRef, TokenScores};
 use crate::reward::Outcome;
 use crate::tracking::{Completion, Metrics, Split};
-use crate::types::{Batch, Column};
 use std::time::Instant;
 
 /// Wall-clock seconds of each phase, written as `timing_s/PHASE`.
@@ -27,11 +23,11 @@ impl Clock {
         }
     }
 
+    /// Adds the time since the last lap to a phase.
     pub(super) fn lap(&mut self, phase: &str, metrics: &mut Metrics) {
-        metrics.set(
-            format!("timing_s/{phase}"),
-            self.last.elapsed().as_secs_f64(),
-        );
+        let name = format!("timing_s/{phase}");
+        let earlier = metrics.get(&name).unwrap_or(0.0);
+        metrics.set(name, earlier + self.last.elapsed().as_secs_f64());
         self.last = Instant::now();
     }
 
@@ -46,38 +42,11 @@ impl Trainer {
         let step = self.step + 1;
         let mut metrics = Metrics::new(step);
         let mut clock = Clock::start();
-        let picks = self.loader.next_batch();
-        let prompts: Vec<Prompt> = picks
-            .iter()
-            .map(|i| self.parts.prompts[*i].clone())
-            .collect();
-        let plan = Plan::training(
-            prompts.iter().collect(),
-            self.settings.samples_per_prompt,
-            &self.settings.sampling,
-            step,
-        );
-        let parts = &mut self.parts;
-        parts.engine.sync_weights(&parts.policy.weights())?;
-        let answers = sample(
-            &mut *parts.engine,
-            &*parts.tokenizer,
-            &plan,
-            self.settings.seed,
-        )?;
-        clock.lap("gen", &mut metrics);
-        let (outcomes, stats) = self.score(&plan, &answers)?;
-        let scores = scored(&outcomes, self.settings.failure_score);
-        stats
-            .metrics()
-            .into_iter()
-            .for_each(|(name, value)| metrics.set(name, value));
-        let mut batch = Batch::new(groups(&plan, &answers, &scores)?);
-        clock.lap("reward", &mut metrics);
-
+        let collected = self.collect(&mut metrics, &mut clock)?;
+        let mut batch = collected.batch;
         self.fill_columns(&mut batch, &mut metrics, &mut clock)?;
         batch_metrics(&batch, &mut metrics);
-        self.log_completions(Split::Train, &plan, &answers, &outcomes)?;
+        self.finish_batch(&mut batch, &mut metrics)?;
 
         let batch_groups = batch.into_groups();
         let mut averages = Averages::default();
@@ -85,8 +54,8 @@ impl Trainer {
             self.update_critic(&batch_groups, &mut averages)?;
             clock.lap("update_critic", &mut metrics);
         }
-        if step > self.settings.critic_warmup {
-            self.update_policy(&batch_groups, &mut averages)?;
+        if step > self.critic_warmup() {
+            self.update(Model::Policy, &batch_groups, &mut averages)?;
         }
         clock.lap("update_actor", &mut metrics);
         averages.write(&mut metrics);
@@ -101,81 +70,9 @@ impl Trainer {
         metrics.set("perf/throughput", tokens as f64 / clock.total().max(1e-9));
         metrics.set("training/epoch", self.loader.state().epoch as f64);
         self.step = step;
-        self.totals.tokens_generated += answers
-            .rollouts
-            .iter()
-            .map(|r| r.tokens.len() as u64)
-            .sum::<u64>();
-        self.totals.unscored += stats.unscored() as u64;
+        self.totals.tokens_generated += collected.tokens_generated;
+        self.totals.unscored += collected.unscored;
         Ok(metrics)
-    }
-
-    /// Log-probs, values, token rewards and advantages.
-    fn fill_columns(
-        &mut self,
-        batch: &mut Batch,
-        metrics: &mut Metrics,
-        clock: &mut Clock,
-    ) -> Result<()> {
-        let options = ScoreOptions {
-            temperature: self.settings.sampling.temperature,
-            entropy: true,
-        };
-        let (scores, reference, values) = {
-            let sequences: Vec<SequenceRef<'_>> =
-                batch.trajectories().map(SequenceRef::from).collect();
-            let scores = self.parts.policy.log_probs(&sequences, options)?;
-            clock.lap("old_log_prob", metrics);
-            let plain = ScoreOptions {
-                entropy: false,
-                ..options
-            };
-            let reference = self
-                .reference
-                .as_ref()
-                .map(|r| r.log_probs(&sequences, plain))
-                .transpose()?;
-            if reference.is_some() {
-                clock.lap("ref", metrics);
-            }
-            let values = self
-                .parts
-                .critic
-                .as_ref()
-                .map(|c| c.values(&sequences))
-                .transpose()?;
-            if values.is_some() {
-                clock.lap("values", metrics);
-            }
-            (scores, reference, values)
-        };
-        let (log_probs, entropies) = unzip(scores);
-        let (sum, count) = entropies
-            .iter()
-            .flatten()
-            .fold((0f64, 0usize), |(s, n), e| (s + f64::from(*e), n + 1));
-        metrics.set("actor/entropy", sum / count.max(1) as f64);
-        batch.set_column(Column::OldLogProbs, log_probs)?;
-        rollout_gap(batch, metrics);
-        if let Some(reference) = reference {
-            batch.set_column(Column::RefLogProbs, unzip(reference).0)?;
-        }
-        if let Some(values) = values {
-            batch.set_column(Column::Values, values)?;
-        }
-        if let (Some(kl), Some(controller)) = (self.parts.algorithm.kl_in_reward(), &mut self.kl) {
-            let current = apply_kl_in_reward(batch, kl.estimator, controller.coef())?;
-            metrics.set("actor/reward_kl_penalty", current);
-            metrics.set("actor/reward_kl_penalty_coeff", controller.coef());
-            controller.update(current, batch.len());
-        }
-        self.parts
-            .algorithm
-            .estimator()
-            .estimate(batch)?
-            .store(batch)?;
-        clock.lap("adv", metrics);
-        Ok(())
     }
 
     pub(super) fn log_completions(
@@ -230,8 +127,4 @@ fn completion(
         finish: format!("{:?}", rollout.finish).to_lowercase(),
         tokens: rollout.tokens.len(),
     }
-}
-
-fn unzip(scores: Vec<TokenScores>) -> (Vec<Vec<f32>>, Vec<Vec<f32>>) {
-    scores.into_iter().map(|s| (s.log_probs, s.entropy)).unzip()
 }

@@ -1,6 +1,6 @@
 //! Mini-batches, micro-batches and optimizer steps.
 
-use super::{Trainer, micro_batches};
+use super::Trainer;
 use crate::algorithm::{Objective, ValueObjective};
 use crate::math::Denominators;
 use crate::policy::{MetricSum, Trainable, UpdateReport};
@@ -28,44 +28,80 @@ impl Averages {
     }
 }
 
+/// Which language model an update is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Model {
+    Policy,
+    Reward,
+}
+
 impl Trainer {
-    /// All updates of the policy on one step's groups.
-    pub(super) fn update_policy(
+    /// All updates of a language model on one step's groups.
+    pub(super) fn update(
         &mut self,
+        which: Model,
         groups: &[Group],
         averages: &mut Averages,
     ) -> Result<()> {
-        for _ in 0..self.settings.epochs {
+        let epochs = match which {
+            Model::Policy => self.settings.epochs,
+            Model::Reward => 1,
+        };
+        for _ in 0..epochs {
             for mini in groups.chunks(self.mini_batch()) {
-                let Trainer {
-                    parts, settings, ..
-                } = self;
-                let (algorithm, policy) = (&parts.algorithm, &mut parts.policy);
-                let trajectories = members(mini);
+                let skipped = self.mini_batch_update(which, mini, averages)?;
+                self.note_skip(which.name(), skipped)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn mini_batch_update(
+        &mut self,
+        which: Model,
+        mini: &[Group],
+        averages: &mut Averages,
+    ) -> Result<Option<String>> {
+        let Trainer {
+            parts, settings, ..
+        } = self;
+        let trajectories = members(mini);
+        let denominators = Denominators::count(trajectories.iter().map(|t| t.policy_tokens()));
+        let temperature = settings.sampling.temperature;
+        let algorithm = &parts.algorithm;
+        let (model, objective) = match (which, algorithm.reward_model(), &mut parts.reward_model) {
+            (Model::Policy, ..) => {
                 let terms = algorithm.policy_terms();
                 let objective = Objective {
                     loss: algorithm.policy_loss(),
                     aggregation: terms.aggregation,
-                    denominators: Denominators::count(
-                        trajectories.iter().map(|t| t.policy_tokens()),
-                    ),
+                    denominators,
                     entropy_coeff: terms.entropy_coeff,
                     kl: terms.kl_loss,
-                    temperature: settings.sampling.temperature,
+                    temperature,
                 };
-                let mut sums = Sums::default();
-                for micro in micro_batches(
-                    &trajectories,
-                    settings.micro_batch_tokens,
-                    settings.micro_batch_samples,
-                ) {
-                    sums.add(policy.forward_backward(&micro, &objective)?);
-                }
-                let report = sums.finish("actor", &mut **policy, averages)?;
-                self.note_skip("actor", report.skipped)?;
+                (&mut parts.policy, objective)
             }
+            (Model::Reward, Some(implicit), Some(model)) => {
+                let objective = Objective {
+                    loss: &*implicit.loss,
+                    aggregation: implicit.aggregation,
+                    denominators,
+                    entropy_coeff: 0.0,
+                    kl: None,
+                    temperature,
+                };
+                (model, objective)
+            }
+            (Model::Reward, ..) => return Ok(None),
+        };
+        let whole = algorithm.requirements().whole_groups;
+        let mut sums = Sums::default();
+        for micro in settings.cut(&trajectories, whole) {
+            sums.add(model.forward_backward(&micro, &objective)?);
         }
-        Ok(())
+        let report = sums.finish(which.name(), &mut **model, averages)?;
+        Ok(report.skipped)
     }
 
     /// All updates of the critic on one step's groups.
@@ -93,11 +129,7 @@ impl Trainer {
                     denominators,
                 };
                 let mut sums = Sums::default();
-                for micro in micro_batches(
-                    &trajectories,
-                    settings.micro_batch_tokens,
-                    settings.micro_batch_samples,
-                ) {
+                for micro in settings.cut(&trajectories, false) {
                     sums.add(critic.forward_backward(&micro, &objective)?);
                 }
                 let report = sums.finish("critic", &mut **critic, averages)?;
@@ -129,6 +161,25 @@ impl Trainer {
             ))),
             false => Ok(()),
         }
+    }
+}
+
+impl Model {
+    /// Prefix of its metrics.
+    fn name(self) -> &'static str {
+        match self {
+            Model::Policy => "actor",
+            Model::Reward => "reward_model",
+        }
+    }
+}
+
+/// Objectives name their figures as the actor's; other models' get their own
+/// prefix.
+fn of(who: &str, name: &str) -> String {
+    match (who, name.strip_prefix("actor/")) {
+        ("reward_model", Some(rest)) => format!("{who}/{rest}"),
+        _ => name.to_string(),
     }
 }
 
@@ -178,7 +229,7 @@ impl Sums {
             averages.add(&format!("{who}/lr"), report.lr);
             self.metrics
                 .iter()
-                .for_each(|(name, value)| averages.add(name, *value));
+                .for_each(|(name, value)| averages.add(&of(who, name), *value));
         }
         Ok(report)
     }

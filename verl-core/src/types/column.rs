@@ -14,20 +14,18 @@ pub enum Column {
     OldLogProbs,
     /// Log-probs under the reference policy.
     RefLogProbs,
-    /// Sum over the vocabulary of the squared probabilities under the policy
-    /// before this step's first update.
-    SumPiSquared,
     /// The critic's values before this step's first update.
     Values,
     /// Rewards: the score on the last policy token, plus any KL penalty.
     TokenRewards,
-    /// Process rewards: how much more likely than its reference a trained
-    /// reward model finds each token.
-    ImplicitRewards,
     /// Advantages.
     Advantages,
     /// Returns, the critic's targets.
     Returns,
+    /// Sum of the squared probabilities of the vocabulary at each token.
+    SumPiSquared,
+    /// Rewards of an implicit process reward model.
+    ImplicitRewards,
     /// Importance weights of the rollout correction.
     ImportanceWeights,
 }
@@ -41,12 +39,12 @@ impl Column {
             Column::RolloutLogProbs => "rollout_log_probs",
             Column::OldLogProbs => "old_log_probs",
             Column::RefLogProbs => "ref_log_probs",
-            Column::SumPiSquared => "sum_pi_squared",
             Column::Values => "values",
             Column::TokenRewards => "token_rewards",
-            Column::ImplicitRewards => "implicit_rewards",
             Column::Advantages => "advantages",
             Column::Returns => "returns",
+            Column::SumPiSquared => "sum_pi_squared",
+            Column::ImplicitRewards => "implicit_rewards",
             Column::ImportanceWeights => "importance_weights",
         }
     }
@@ -57,12 +55,12 @@ impl Column {
             Column::RolloutLogProbs => "sample with an engine that returns log-probs",
             Column::OldLogProbs => "score the batch with the policy first",
             Column::RefLogProbs => "give the run a reference policy",
-            Column::SumPiSquared => "let the policy return it when it scores the batch",
             Column::Values => "give the run a critic",
             Column::TokenRewards => "score the batch with a reward function first",
-            Column::ImplicitRewards => "score the batch with an implicit reward model first",
             Column::Advantages => "run an advantage estimator first",
             Column::Returns => "use an advantage estimator that computes returns (GAE)",
+            Column::SumPiSquared => "require `sum_pi_squared` of the run",
+            Column::ImplicitRewards => "train an implicit reward model beside the policy (PRIME)",
             Column::ImportanceWeights => "set algorithm.rollout_correction",
         }
     }

@@ -1,0 +1,154 @@
+//! The per-token columns of a step's batch, in the order they build on one
+//! another.
+
+use super::Trainer;
+use super::statistics::rollout_gap;
+use super::step::Clock;
+use super::update::{Averages, Model};
+use crate::Result;
+use crate::algorithm::apply_kl_in_reward;
+use crate::policy::{ScoreOptions, SequenceRef, TokenScores};
+use crate::rollout::sample_seed;
+use crate::tracking::Metrics;
+use crate::types::{Batch, Column, Trajectory};
+
+/// Keeps the algorithm's random choices apart from the sampler's.
+const HOOK_STREAM: u64 = 1 << 62;
+
+impl Trainer {
+    /// Log-probs, values, token rewards and advantages.
+    pub(super) fn fill_columns(
+        &mut self,
+        batch: &mut Batch,
+        metrics: &mut Metrics,
+        clock: &mut Clock,
+    ) -> Result<()> {
+        self.score_with_policy(batch, metrics)?;
+        clock.lap("old_log_prob", metrics);
+        if let Some(reference) = &self.reference {
+            let scores = reference.log_probs(&sequences(batch), self.options())?;
+            batch.set_column(Column::RefLogProbs, log_probs(scores))?;
+            clock.lap("ref", metrics);
+        }
+        if let Some(critic) = &self.parts.critic {
+            let values = critic.values(&sequences(batch))?;
+            batch.set_column(Column::Values, values)?;
+            clock.lap("values", metrics);
+        }
+        if let (Some(kl), Some(controller)) = (self.parts.algorithm.kl_in_reward(), &mut self.kl) {
+            let current = apply_kl_in_reward(batch, kl.estimator, controller.coef())?;
+            metrics.set("actor/reward_kl_penalty", current);
+            metrics.set("actor/reward_kl_penalty_coeff", controller.coef());
+            controller.update(current, batch.len());
+        }
+        for hook in self.parts.algorithm.hooks() {
+            metrics.extend(hook.before_advantages(batch)?);
+        }
+        self.score_with_reward_model(batch, metrics, clock)?;
+        let estimator = self.parts.algorithm.estimator();
+        estimator.estimate(batch)?.store(batch)?;
+        clock.lap("adv", metrics);
+        Ok(())
+    }
+
+    /// Lets the algorithm change what the updates see.
+    pub(super) fn finish_batch(&self, batch: &mut Batch, metrics: &mut Metrics) -> Result<()> {
+        for (i, hook) in self.parts.algorithm.hooks().iter().enumerate() {
+            let seed = sample_seed(self.settings.seed, HOOK_STREAM, self.step, i as u64);
+            metrics.extend(hook.before_updates(batch, seed)?);
+        }
+        Ok(())
+    }
+
+    fn options(&self) -> ScoreOptions {
+        ScoreOptions {
+            temperature: self.settings.sampling.temperature,
+            ..ScoreOptions::default()
+        }
+    }
+
+    fn score_with_policy(&self, batch: &mut Batch, metrics: &mut Metrics) -> Result<()> {
+        let needs = self.parts.algorithm.requirements();
+        if needs.rollout_log_probs_as_old {
+            let sampled = |t: &Trajectory| {
+                let row = t.get(Column::RolloutLogProbs, "old log-probs of the sampler")?;
+                Ok(row.to_vec())
+            };
+            let rows = batch.trajectories().map(sampled).collect::<Result<_>>()?;
+            batch.set_column(Column::OldLogProbs, rows)?;
+            if !needs.sum_pi_squared {
+                return Ok(());
+            }
+        }
+        let options = ScoreOptions {
+            entropy: true,
+            sum_pi_squared: needs.sum_pi_squared,
+            ..self.options()
+        };
+        let scores = self.parts.policy.log_probs(&sequences(batch), options)?;
+        metrics.set("actor/entropy", mean_entropy(batch, &scores));
+        if needs.sum_pi_squared {
+            let rows = scores.iter().map(|s| s.sum_pi_squared.clone()).collect();
+            batch.set_column(Column::SumPiSquared, rows)?;
+        }
+        if !needs.rollout_log_probs_as_old {
+            batch.set_column(Column::OldLogProbs, log_probs(scores))?;
+            rollout_gap(batch, metrics);
+        }
+        Ok(())
+    }
+
+    /// Scores the batch with the reward model and trains it.
+    fn score_with_reward_model(
+        &mut self,
+        batch: &mut Batch,
+        metrics: &mut Metrics,
+        clock: &mut Clock,
+    ) -> Result<()> {
+        let update_first = match self.parts.algorithm.reward_model() {
+            Some(model) => model.update_first,
+            None => return Ok(()),
+        };
+        if update_first {
+            self.update_reward_model(batch, metrics)?;
+        }
+        let options = self.options();
+        let trained = self.parts.algorithm.reward_model();
+        if let (Some(online), Some(model)) = (trained, &self.parts.reward_model) {
+            let scores = model.log_probs(&sequences(batch), options)?;
+            online.rewards.score(batch, &log_probs(scores))?;
+        }
+        if !update_first {
+            self.update_reward_model(batch, metrics)?;
+        }
+        clock.lap("reward_model", metrics);
+        Ok(())
+    }
+
+    fn update_reward_model(&mut self, batch: &Batch, metrics: &mut Metrics) -> Result<()> {
+        let mut averages = Averages::default();
+        self.update(Model::Reward, batch.groups(), &mut averages)?;
+        averages.write(metrics);
+        Ok(())
+    }
+}
+
+fn sequences(batch: &Batch) -> Vec<SequenceRef<'_>> {
+    batch.trajectories().map(SequenceRef::from).collect()
+}
+
+fn log_probs(scores: Vec<TokenScores>) -> Vec<Vec<f32>> {
+    scores.into_iter().map(|s| s.log_probs).collect()
+}
+
+/// Mean over the policy's tokens.
+fn mean_entropy(batch: &Batch, scores: &[TokenScores]) -> f64 {
+    let (mut sum, mut count) = (0f64, 0usize);
+    for (t, s) in batch.trajectories().zip(scores) {
+        for i in t.policy_positions() {
+            sum += f64::from(s.entropy[i]);
+            count += 1;
+        }
+    }
+    sum / count.max(1) as f64
+}
