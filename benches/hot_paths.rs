@@ -1,21 +1,19 @@
 //! The hot paths of a training step, on a small Llama-shaped model.
 //!
 //! ```text
-//! cargo bench -p verl-benches
+//! cargo bench -p verl-benches --bench hot_paths
 //! ```
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
-use verl::algos::Gae;
-use verl::algos::grpo::{GroupRelative, GrpoConfig};
 use verl::backends::burn::tensor::Device;
 use verl::backends::engine::{CausalPolicy, EngineOptions};
 use verl::backends::generate::{GeneratorOptions, NativeGenerator, Sampler};
 use verl::backends::model::{Model, ModelConfig};
 use verl::backends::optim::{AdamW, AdamWConfig};
-use verl::core::algorithm::{AdvantageEstimator, Objective};
+use verl::core::algorithm::Objective;
 use verl::core::math::Denominators;
 use verl::core::policy::{LogProbModel, Policy, ScoreOptions, SequenceRef, Trainable};
 use verl::core::rollout::{RolloutEngine, RolloutRequest, SamplingParams};
@@ -62,7 +60,7 @@ fn batch(groups: u64, samples: usize, prompt: usize, answer: usize) -> Batch {
             })
             .expect("a valid trajectory");
             t.set_score((sample % 2) as f32).expect("finite");
-            for column in [Column::OldLogProbs, Column::Values, Column::Advantages] {
+            for column in [Column::OldLogProbs, Column::Advantages] {
                 t.set(column, vec![0.1 * sample as f32 - 1.0; answer])
                     .expect("aligned");
             }
@@ -182,25 +180,5 @@ fn sampler(c: &mut Criterion) {
     }
 }
 
-fn advantages(c: &mut Criterion) {
-    let batch = batch(128, 8, 1, 4096);
-    let mut group = c.benchmark_group("advantages of 1024 x 4096 tokens");
-    group.sample_size(10);
-    let estimators: [Box<dyn AdvantageEstimator>; 2] = [
-        Box::new(GroupRelative(GrpoConfig::default())),
-        Box::new(Gae {
-            gamma: 1.0,
-            lam: 0.95,
-            whiten: true,
-        }),
-    ];
-    for estimator in estimators {
-        group.bench_function(estimator.name(), |b| {
-            b.iter(|| estimator.estimate(black_box(&batch)).expect("advantages"))
-        });
-    }
-    group.finish();
-}
-
-criterion_group!(benches, training, generation, sampler, advantages);
+criterion_group!(benches, training, generation, sampler);
 criterion_main!(benches);

@@ -34,7 +34,6 @@ use crate::tokens::{discounted, pick, spread};
 use serde::{Deserialize, Serialize};
 use verl_core::Result;
 use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
-use verl_core::math::mean_and_std;
 use verl_core::types::{Batch, Column, Group, Trajectory};
 
 /// Options of the estimator.
@@ -128,7 +127,9 @@ impl OptimalTokenBaseline {
 
     /// Weighted mean of pairs of return and weight.
     fn baseline(&self, pairs: impl Iterator<Item = (f32, f64)> + Clone) -> f64 {
-        let (mean, _) = mean_and_std(pairs.clone().map(|(g, _)| g));
+        let returns = || pairs.clone().map(|(g, _)| f64::from(g));
+        let (sum, n) = returns().fold((0.0, 0.0), |(sum, n), g| (sum + g, n + 1.0));
+        let mean = sum / n;
         let (mut deviation, mut total) = (0.0, self.0.epsilon);
         for (g, w) in pairs {
             deviation += w * (f64::from(g) - mean);

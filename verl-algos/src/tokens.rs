@@ -5,16 +5,17 @@ use verl_core::types::{Batch, Column, Trajectory};
 
 /// The entries of a row at the policy's tokens.
 pub(crate) fn pick(t: &Trajectory, row: &[f32]) -> Vec<f32> {
-    t.policy_positions().map(|i| row[i]).collect()
+    let mut packed = Vec::with_capacity(row.len());
+    let live = row.iter().zip(t.response_mask()).filter(|(_, live)| **live);
+    packed.extend(live.map(|(v, _)| *v));
+    packed
 }
 
 /// The inverse of [`pick`], with 0 at the other tokens.
 pub(crate) fn spread(t: &Trajectory, packed: &[f32]) -> Vec<f32> {
-    let mut row = vec![0.0; t.response().len()];
-    t.policy_positions()
-        .zip(packed)
-        .for_each(|(i, v)| row[i] = *v);
-    row
+    let mut packed = packed.iter().copied();
+    let value = |live: &bool| live.then(|| packed.next()).flatten().unwrap_or(0.0);
+    t.response_mask().iter().map(value).collect()
 }
 
 /// `G_t = r_t + gamma G_{t+1}` over the policy's tokens, 0 at the others.
