@@ -13,23 +13,12 @@
 
 use clap::Parser;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use verl::algos::Catalogue;
-use verl::backends::burn::tensor::Device;
-use verl::backends::engine::{CausalPolicy, EngineOptions, Schedule, ValueCritic};
-use verl::backends::generate::{GeneratorOptions, NativeGenerator};
-use verl::backends::optim::{AdamW, AdamWConfig};
-use verl::backends::text::HfTokenizer;
-use verl::backends::weights::load_model;
+use verl::Trainer;
 use verl::core::config::TrackingConfig;
-use verl::core::registry::Settings;
-use verl::core::reward::ExactReward;
-use verl::core::rollout::SamplingParams;
-use verl::core::text::Tokenizer;
 use verl::core::tracking::Trackers;
-use verl::core::trainer::{CheckpointSettings, EvalSettings, FitReport};
-use verl::{Critic, Parts, Policy, TrainSettings, Trainer};
+use verl::core::trainer::FitReport;
 
+mod setup;
 mod task;
 
 /// Trains a tiny language model to add, with reinforcement learning.
@@ -52,16 +41,15 @@ struct Args {
     resume: bool,
 }
 
-/// The model, made by `warm_up.rs`.
-const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/quickstart/model");
-
 fn main() -> verl::Result<()> {
     tracing_subscriber::fmt()
         .with_target(false)
         .without_time()
         .init();
     let args = Args::parse();
-    let mut trainer = Trainer::new(parts(&args)?, settings(&args))?;
+    let parts = setup::parts(&args.algorithm)?;
+    let settings = setup::settings(&*parts.algorithm, &args.out, args.seed, args.steps);
+    let mut trainer = Trainer::new(parts, settings)?;
     let resumed = if args.resume {
         trainer.resume_latest()?
     } else {
@@ -75,80 +63,6 @@ fn main() -> verl::Result<()> {
     handler.map_err(|e| verl::Error::invalid(format!("Ctrl-C cannot be handled: {e}")))?;
     report(&trainer.fit()?, &args.out);
     Ok(())
-}
-
-fn parts(args: &Args) -> verl::Result<Parts> {
-    let model = load_model(Path::new(MODEL), &Device::flex())?;
-    let tokenizer = Arc::new(HfTokenizer::from_dir(Path::new(MODEL))?);
-    let algorithm = Catalogue::builtin().build(&args.algorithm, &Settings::default())?;
-    let adam = || Box::new(AdamW::new(AdamWConfig::default()));
-    let engine = |lr| EngineOptions {
-        schedule: Schedule::constant(lr),
-        vocab: Some(tokenizer.vocab_size()),
-        ..EngineOptions::default()
-    };
-    let critic = match algorithm.requirements().critic {
-        true => Some(
-            Box::new(ValueCritic::new(model.clone(), adam(), engine(1e-3))?) as Box<dyn Critic>,
-        ),
-        false => None,
-    };
-    let reward_model = match algorithm.reward_model() {
-        Some(_) => Some(
-            Box::new(CausalPolicy::new(model.clone(), adam(), engine(1e-3))?) as Box<dyn Policy>,
-        ),
-        None => None,
-    };
-    let generator = GeneratorOptions {
-        max_rows: 512,
-        vocab: Some(tokenizer.vocab_size()),
-        stop_ids: tokenizer.stop_ids().to_vec(),
-        tokenizer: Some(tokenizer.clone()),
-    };
-    let (train, held_out) = task::questions();
-    let prompts = |sums: Vec<task::Sum>| -> verl::Result<Vec<_>> {
-        sums.into_iter()
-            .map(|s| task::prompt(s, &*tokenizer))
-            .collect()
-    };
-    Ok(Parts {
-        engine: Box::new(NativeGenerator::new(model.clone(), generator)?),
-        policy: Box::new(CausalPolicy::new(model, adam(), engine(3e-4))?),
-        critic,
-        reward_model,
-        algorithm,
-        reward: Arc::new(ExactReward),
-        prompts: prompts(train)?,
-        eval_prompts: prompts(held_out)?,
-        trackers: Vec::new(),
-        tokenizer,
-    })
-}
-
-fn settings(args: &Args) -> TrainSettings {
-    TrainSettings {
-        model_name: "quickstart".into(),
-        seed: args.seed,
-        total_steps: args.steps,
-        prompts_per_step: 64,
-        samples_per_prompt: 8,
-        mini_batch_prompts: Some(32),
-        sampling: SamplingParams {
-            max_tokens: 4,
-            ..Default::default()
-        },
-        eval: EvalSettings {
-            every: 10,
-            sampling: SamplingParams::greedy(4),
-            ..Default::default()
-        },
-        checkpoints: Some(CheckpointSettings {
-            dir: args.out.join("checkpoints"),
-            every: 20,
-            keep: Some(2),
-        }),
-        ..Default::default()
-    }
 }
 
 fn report(fit: &FitReport, out: &Path) {

@@ -21,7 +21,7 @@ pub(crate) fn model_dir() -> PathBuf {
 
 /// What a test varies.
 pub(crate) struct Setup {
-    pub(crate) algorithm: &'static str,
+    pub(crate) algorithm: String,
     pub(crate) options: serde_json::Value,
     pub(crate) lr: f64,
     pub(crate) reward: Arc<dyn RewardFn>,
@@ -30,9 +30,9 @@ pub(crate) struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         // Rewards short answers: something a random model can learn.
-        let reward = reward_fn("short", |input| -(input.response.len() as f32) / 4.0);
+        let reward = reward_fn("short", |input| 1.0 / (1.0 + input.response.len() as f32));
         Setup {
-            algorithm: "grpo",
+            algorithm: "grpo".into(),
             options: serde_json::json!({}),
             lr: 1e-3,
             reward: Arc::new(reward),
@@ -47,7 +47,7 @@ impl Setup {
         let tokenizer = Arc::new(HfTokenizer::from_dir(&model_dir()).unwrap());
         let settings = Settings(self.options.as_object().unwrap().clone());
         let algorithm = Catalogue::builtin()
-            .build(self.algorithm, &settings)
+            .build(&self.algorithm, &settings)
             .unwrap();
         let adam = || {
             Box::new(AdamW::new(AdamWConfig {

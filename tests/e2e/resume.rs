@@ -32,7 +32,7 @@ fn grpo_resumes_byte_for_byte_across_an_epoch_border() {
 #[test]
 fn ppo_with_critic_and_adaptive_kl_resumes_byte_for_byte() {
     stop_at_every_step(&Setup {
-        algorithm: "ppo",
+        algorithm: "ppo".into(),
         options: serde_json::json!({
             "use_kl_in_reward": true,
             "kl_ctrl": {"type": "adaptive", "kl_coef": 0.1, "target_kl": 0.01, "horizon": 100.0},
