@@ -100,9 +100,7 @@ fn math_mismatches(key: &str, verl_compatible: bool) -> Vec<String> {
             continue;
         }
         let (text, truth) = (solution(&case), case["inputs"]["ground_truth"].as_str());
-        let start = Instant::now();
         let got = reward.judge(&text, truth.unwrap()) == Cause::Correct;
-        assert!(start.elapsed().as_millis() < 500, "{}: slow", case["desc"]);
         if f64::from(u8::from(got)) != case["outputs"][key].as_f64().unwrap() {
             let start: String = text.chars().take(80).collect();
             wrong.push(format!("{}: {start:?} against {truth:?}", case["desc"]));

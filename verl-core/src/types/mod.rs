@@ -6,10 +6,12 @@
 
 mod batch;
 mod column;
+mod episode;
 mod trajectory;
 
 pub use batch::{Batch, Group};
 pub use column::Column;
+pub use episode::Episode;
 pub use trajectory::{FinishReason, GroupId, Trajectory, TrajectoryParts};
 
 /// A token id.

