@@ -97,7 +97,8 @@ mod tests {
     use super::*;
     use crate::text::Message;
 
-    /// One id per character, and two for the chat frame.
+    /// One id per character of the tools and the question, and two for the
+    /// chat frame.
     #[derive(Debug)]
     struct Characters;
 
@@ -108,8 +109,11 @@ mod tests {
         fn decode(&self, ids: &[u32], _: bool) -> Result<String> {
             Ok(ids.iter().filter_map(|id| char::from_u32(*id)).collect())
         }
-        fn encode_chat(&self, messages: &[Message], _: &ChatOptions) -> Result<Vec<u32>> {
+        fn encode_chat(&self, messages: &[Message], options: &ChatOptions) -> Result<Vec<u32>> {
             let mut ids = vec![1];
+            for tool in &options.tools {
+                ids.extend(self.encode(&tool.to_string())?);
+            }
             ids.extend(self.encode(&messages[0].content)?);
             ids.push(2);
             Ok(ids)
@@ -173,5 +177,31 @@ mod tests {
                 .to_string()
                 .contains("the cue that lets the assistant speak")
         );
+    }
+
+    #[test]
+    fn tools_count_towards_the_limit() {
+        let tool = serde_json::json!({"name": "add"});
+        let options = ChatOptions {
+            tools: vec![tool.clone()],
+            ..Default::default()
+        };
+        let frame = 2 + tool.to_string().len();
+        let rows = rows(&[511 - frame, 512 - frame, 513 - frame, 5000]);
+        let prepare = |truncation| {
+            let limit = PromptLimit {
+                max_tokens: 512,
+                truncation,
+            };
+            limit.prepare(&rows, &Characters, &options)
+        };
+        let (kept, report) = prepare(Truncation::Filter).unwrap();
+        let lengths: Vec<_> = kept.iter().map(|p| p.ids.len()).collect();
+        assert_eq!((lengths, report.dropped), (vec![511, 512], 2));
+        let (cut, report) = prepare(Truncation::Left).unwrap();
+        assert!(cut.iter().all(|p| p.ids.len() <= 512));
+        assert_eq!((cut.len(), report.cut), (4, 2));
+        let error = prepare(Truncation::Error).unwrap_err().to_string();
+        assert!(error.contains("the prompt has 513 tokens"), "{error}");
     }
 }

@@ -117,6 +117,10 @@ impl PromptFormat {
         fields: &Map<String, Value>,
     ) -> std::result::Result<Vec<Message>, String> {
         match value {
+            // A template would hide that nothing is asked.
+            Value::String(prompt) if prompt.trim().is_empty() => {
+                Err(format!("the prompt in `{}` is blank", self.prompt_key))
+            }
             Value::String(prompt) => {
                 let text = match &self.template {
                     Some(template) => fill(template, prompt, fields)?,
@@ -274,8 +278,27 @@ mod tests {
             "d.jsonl:7: the prompt in `prompt` is blank"
         );
         assert_eq!(
+            error(json!({"prompt": []})),
+            "d.jsonl:7: the prompt in `prompt` is blank"
+        );
+        assert_eq!(
             error(json!({"prompt": 5})),
             "d.jsonl:7: `prompt` must be text or a list of chat messages, not 5"
         );
+    }
+
+    #[test]
+    fn a_template_does_not_hide_a_blank_prompt() {
+        let format = PromptFormat {
+            template: Some("Solve: {prompt}".into()),
+            ..Default::default()
+        };
+        for prompt in ["", " \n\t"] {
+            let error = format.question(row(json!({"prompt": prompt}))).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "d.jsonl:7: the prompt in `prompt` is blank"
+            );
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! The built-in rewards by name: what `reward.name` may say.
 
-use super::{ExactReward, FormatReward, Gsm8kOptions, Gsm8kReward, OverlongPenalty, RewardFn};
+use super::{
+    ExactReward, FormatReward, Gsm8kOptions, Gsm8kReward, MathOptions, MathReward, OverlongPenalty,
+    RewardFn,
+};
 use crate::Result;
 use crate::registry::{Registry, Settings};
 use serde::de::DeserializeOwned;
@@ -35,6 +38,12 @@ pub fn registry() -> RewardRegistry {
         let options = reader.take(Gsm8kOptions::default())?;
         reader.finish()?;
         Ok(Box::new(Gsm8kReward::new(options)))
+    });
+    registry.replace("math", |s| {
+        let mut reader = s.reader(SECTION, "math");
+        let options = reader.take(MathOptions::default())?;
+        reader.finish()?;
+        Ok(Box::new(MathReward::new(options)))
     });
     registry.replace("overlong", |s| {
         Ok(Box::new(OverlongPenalty::new(options(s)?)?))

@@ -1,6 +1,6 @@
 //! Verdicts on the reference answers.
 
-use super::{Cause, Gsm8kMethod, Gsm8kOptions, Gsm8kReward};
+use super::{Cause, Gsm8kMethod, Gsm8kOptions, Gsm8kReward, MathOptions, MathReward};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -75,4 +75,48 @@ fn flexible_verdicts_are_sensible() {
         wrong.len(),
         wrong.join("\n")
     );
+}
+
+/// The solution of a case, or its box around the prediction.
+fn solution(case: &Value) -> String {
+    let inputs = &case["inputs"];
+    match inputs["solution"].as_str() {
+        Some(solution) => solution.to_string(),
+        None => case["config"]["solution"]
+            .as_str()
+            .unwrap()
+            .replace("PREDICTION", inputs["prediction"].as_str().unwrap()),
+    }
+}
+
+fn math_mismatches(key: &str, verl_compatible: bool) -> Vec<String> {
+    let reward = MathReward::new(MathOptions {
+        verl_compatible,
+        ..Default::default()
+    });
+    let mut wrong = Vec::new();
+    for case in cases("math.json") {
+        if !verl_compatible && case["outputs"]["ambiguous"] == true {
+            continue;
+        }
+        let (text, truth) = (solution(&case), case["inputs"]["ground_truth"].as_str());
+        let got = reward.judge(&text, truth.unwrap()) == Cause::Correct;
+        if f64::from(u8::from(got)) != case["outputs"][key].as_f64().unwrap() {
+            let start: String = text.chars().take(80).collect();
+            wrong.push(format!("{}: {start:?} against {truth:?}", case["desc"]));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn compatible_math_verdicts_are_verls() {
+    let wrong = math_mismatches("verl_math_reward", true);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn math_verdicts_are_sensible() {
+    let wrong = math_mismatches("sensible", false);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,6 +1,7 @@
 //! GSM8K: the number behind `####`.
 
 use super::number::Number;
+use super::text::after_thinking;
 use super::{Cause, RewardError, RewardFn, RewardInput, Score};
 use serde::{Deserialize, Serialize};
 
@@ -113,12 +114,6 @@ impl Gsm8kReward {
             None => Cause::NoAnswer,
         }
     }
-}
-
-/// What follows the last closed thought.
-fn after_thinking(text: &str) -> &str {
-    text.rfind("</think>")
-        .map_or(text, |at| &text[at + "</think>".len()..])
 }
 
 /// The text behind the last `####` that is followed by anything.

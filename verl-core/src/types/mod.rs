@@ -6,12 +6,14 @@
 
 mod batch;
 mod column;
+mod episode;
 mod parts;
 mod resample;
 mod trajectory;
 
 pub use batch::{Batch, Group};
 pub use column::Column;
+pub use episode::Episode;
 pub use trajectory::{FinishReason, GroupId, Trajectory, TrajectoryParts};
 
 /// A token id.
