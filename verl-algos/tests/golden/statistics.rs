@@ -17,9 +17,11 @@ fn mean(values: &[f32]) -> f32 {
 }
 
 fn whitened(values: &Table, mask: &Table) -> Vec<f32> {
-    let masks: Vec<&[f32]> = mask.rows().collect();
+    let live = |row: &[f32]| row.iter().map(|m| *m != 0.0).collect();
+    let masks: Vec<Vec<bool>> = mask.rows().map(live).collect();
+    let masks: Vec<&[bool]> = masks.iter().map(Vec::as_slice).collect();
     let mut rows: Vec<Vec<f32>> = values.rows().map(<[f32]>::to_vec).collect();
-    whiten(&mut rows, |row, t| masks[row][t] != 0.0);
+    whiten(&mut rows, &masks);
     rows.concat()
 }
 
