@@ -29,8 +29,9 @@ pub struct FilterGroupsConfig {
     /// KL penalty; `seq_reward`, the sum of its token rewards; or the name of a
     /// sub-score, such as `acc`.
     pub metric: String,
-    /// Batches of prompts to sample at most until a step is full; 0 for no
-    /// limit.
+    /// Batches of prompts to sample at most until a step is full; the step then
+    /// trains on the groups it has. 0 sets no limit: once every answer is
+    /// right, the step never ends.
     pub max_num_gen_batches: usize,
 }
 
@@ -39,7 +40,7 @@ impl Default for FilterGroupsConfig {
         FilterGroupsConfig {
             enable: false,
             metric: "score".into(),
-            max_num_gen_batches: 0,
+            max_num_gen_batches: 10,
         }
     }
 }
