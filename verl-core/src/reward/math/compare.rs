@@ -140,8 +140,11 @@ fn inside<'a>(tokens: &'a [Token], open: &[Token], close: &[Token]) -> Option<&'
     (open.contains(first) && close.contains(last) && enclosed).then_some(inner)
 }
 
-/// Parts of a tuple, point or interval, with both of its brackets.
-fn bracketed(tokens: &[Token]) -> Option<((&Token, &Token), Vec<&[Token]>)> {
+/// Both brackets of a tuple, point or interval, and its parts.
+type Bracketed<'a> = ((&'a Token, &'a Token), Vec<&'a [Token]>);
+
+/// Takes a tuple, point or interval apart.
+fn bracketed(tokens: &[Token]) -> Option<Bracketed<'_>> {
     let (open, close) = (['(', '['], [')', ']']);
     let inner = inside(tokens, &open.map(Token::Symbol), &close.map(Token::Symbol))?;
     let parts = split(inner, is_comma);
