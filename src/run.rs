@@ -115,7 +115,7 @@ impl RunBuilder {
             eval_prompts,
         );
         save_config(&config)?;
-        let settings = settings(&config, &plan);
+        let settings = settings(&config, &plan)?;
         // Trackers cut what lies after the step that is resumed, so they are
         // opened last.
         let trackers = std::mem::take(&mut parts.trackers);
@@ -321,10 +321,10 @@ fn eval_prompts(config: &RunConfig, tokenizer: &dyn Tokenizer) -> Result<Vec<Pro
     Ok(all)
 }
 
-fn settings(config: &RunConfig, plan: &Plan) -> TrainSettings {
+fn settings(config: &RunConfig, plan: &Plan) -> Result<TrainSettings> {
     let every = |frequency: i64| u64::try_from(frequency).unwrap_or(0);
     let training = &config.training;
-    TrainSettings {
+    Ok(TrainSettings {
         model_name: config.actor.model.path.display().to_string(),
         seed: config.seed,
         total_steps: plan.total_steps,
@@ -355,8 +355,9 @@ fn settings(config: &RunConfig, plan: &Plan) -> TrainSettings {
             dir: config.output_dir.join("checkpoints"),
             every: every(training.save_freq),
             keep: training.keep_checkpoints,
+            config: Some(config.to_yaml()?),
         }),
-    }
+    })
 }
 
 fn cores() -> usize {

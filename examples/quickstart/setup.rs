@@ -100,6 +100,7 @@ pub(crate) fn settings(
             dir: out.join("checkpoints"),
             every: 20,
             keep: Some(2),
+            config: None,
         }),
         ..Default::default()
     }

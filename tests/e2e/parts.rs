@@ -123,6 +123,7 @@ pub(crate) fn settings(steps: u64, checkpoints: Option<&Path>) -> TrainSettings 
             dir: dir.to_path_buf(),
             every: 1,
             keep: None,
+            config: None,
         }),
         ..Default::default()
     }

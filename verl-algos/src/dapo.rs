@@ -33,6 +33,9 @@ pub struct FilterGroupsConfig {
     /// trains on the groups it has. 0 sets no limit: once every answer is
     /// right, the step never ends.
     pub max_num_gen_batches: usize,
+    /// Keep groups by the mean of the metric instead, bounds included: PRIME's
+    /// filter by accuracy.
+    pub mean_within: Option<(f32, f32)>,
 }
 
 impl Default for FilterGroupsConfig {
@@ -41,6 +44,7 @@ impl Default for FilterGroupsConfig {
             enable: false,
             metric: "score".into(),
             max_num_gen_batches: 10,
+            mean_within: None,
         }
     }
 }
@@ -49,8 +53,18 @@ impl FilterGroupsConfig {
     /// The filter, where it is enabled.
     ///
     /// # Errors
-    /// [`Error::Config`] when the metric has no name.
-    pub fn build(&self) -> Result<Option<MetricVaries>> {
+    /// [`Error::Config`] when the metric has no name, or the bounds of its mean
+    /// are not in order.
+    pub fn build(&self) -> Result<Option<Box<dyn GroupFilter>>> {
+        if let Some((low, high)) = self.mean_within
+            && (low.is_nan() || high.is_nan() || low > high)
+        {
+            let message = format!("[{low}, {high}] are no bounds; give the lower one first");
+            return Err(Error::config(
+                "algorithm.filter_groups.mean_within",
+                message,
+            ));
+        }
         let metric = match self.metric.as_str() {
             "" => {
                 return Err(Error::config(
@@ -62,7 +76,10 @@ impl FilterGroupsConfig {
             "seq_reward" => Metric::SeqReward,
             part => Metric::Part(part.into()),
         };
-        Ok(self.enable.then_some(MetricVaries(metric)))
+        Ok(self.enable.then(|| match self.mean_within {
+            None => Box::new(MetricVaries(metric)) as Box<dyn GroupFilter>,
+            Some(bounds) => Box::new(MeanWithin { metric, bounds }),
+        }))
     }
 }
 
@@ -78,6 +95,10 @@ pub enum Metric {
 }
 
 impl Metric {
+    fn values(&self, group: &Group) -> Result<Vec<f32>> {
+        group.trajectories().iter().map(|t| self.of(t)).collect()
+    }
+
     fn of(&self, t: &Trajectory) -> Result<f32> {
         match self {
             Metric::Score => t.score().ok_or(Error::MissingColumn {
@@ -127,9 +148,27 @@ pub struct MetricVaries(pub Metric);
 
 impl GroupFilter for MetricVaries {
     fn keeps(&self, group: &Group) -> Result<bool> {
-        let values = group.trajectories().iter().map(|t| self.0.of(t));
-        let values = values.collect::<Result<Vec<f32>>>()?;
+        let values = self.0.values(group)?;
         Ok(values.len() == 1 || values.iter().any(|v| *v != values[0]))
+    }
+}
+
+/// Keeps groups that are neither too easy nor too hard: the mean of a metric
+/// lies within bounds (PRIME, arXiv:2502.01456: 0.2 and 0.8).
+#[derive(Debug, Clone, PartialEq)]
+pub struct MeanWithin {
+    /// The metric.
+    pub metric: Metric,
+    /// Lowest and highest mean.
+    pub bounds: (f32, f32),
+}
+
+impl GroupFilter for MeanWithin {
+    fn keeps(&self, group: &Group) -> Result<bool> {
+        let values = self.metric.values(group)?;
+        let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / values.len() as f64;
+        let (low, high) = self.bounds;
+        Ok((low..=high).contains(&(mean as f32)))
     }
 }
 
@@ -182,6 +221,33 @@ mod tests {
         assert_eq!(mask_truncated(&mut batch), 1);
         let tokens: Vec<usize> = batch.trajectories().map(|t| t.policy_tokens()).collect();
         assert_eq!(tokens, [2, 0]);
+    }
+
+    #[test]
+    fn groups_in_between_are_kept() {
+        let config = FilterGroupsConfig {
+            enable: true,
+            mean_within: Some((0.2, 0.8)),
+            ..Default::default()
+        };
+        let filter = config.build().unwrap().unwrap();
+        let keeps = |scores: &[f32]| {
+            let answers = scores.iter().enumerate().map(|(i, score)| {
+                let mut t = answer(i, FinishReason::Stop);
+                t.set_score(*score).unwrap();
+                t
+            });
+            let group = Group::new(GroupId(0), answers.collect()).unwrap();
+            filter.keeps(&group).unwrap()
+        };
+        assert!(keeps(&[1.0, 0.0, 0.0, 0.0]) && keeps(&[1.0, 1.0, 1.0, 0.0]));
+        assert!(!keeps(&[0.0, 0.0]) && !keeps(&[1.0, 1.0]));
+        let swapped = FilterGroupsConfig {
+            mean_within: Some((0.8, 0.2)),
+            ..Default::default()
+        };
+        let message = swapped.build().unwrap_err().to_string();
+        assert!(message.contains("mean_within: [0.8, 0.2] are no bounds"));
     }
 
     #[test]

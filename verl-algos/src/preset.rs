@@ -127,7 +127,7 @@ impl Preset {
             .kl_in_reward(kl_in_reward);
         if let Some(filter) = shared.filter_groups.build()? {
             let most = shared.filter_groups.max_num_gen_batches;
-            algorithm = algorithm.dynamic_sampling(Box::new(filter), most);
+            algorithm = algorithm.dynamic_sampling(filter, most);
         }
         if let Some(correction) = correction {
             let bypass = correction.is_bypass();

@@ -39,11 +39,16 @@ fn twelve() -> Vec<Preset> {
         Preset::new("remax", "remax", "clipped"),
         Preset::new("opo", "opo", "policy_gradient"),
         Preset::new("gpg", "gpg", "policy_gradient"),
-        Preset::new("prime", "prime", "clipped").extra(|algorithm, reader| {
-            let rewards = reader.take(ImplicitRewardConfig::default())?;
-            let model = reader.take(RewardModelConfig::default())?;
-            Ok(algorithm.reward_model(model.build(&rewards)?))
-        }),
+        Preset::new("prime", "prime", "clipped")
+            .default(
+                "filter_groups",
+                json!({"enable": true, "mean_within": [0.2, 0.8], "max_num_gen_batches": 4}),
+            )
+            .extra(|algorithm, reader| {
+                let rewards = reader.take(ImplicitRewardConfig::default())?;
+                let model = reader.take(RewardModelConfig::default())?;
+                Ok(algorithm.reward_model(model.build(&rewards)?))
+            }),
         Preset::new("vapo", "vapo", "clipped")
             .default("clip_ratio_high", 0.28)
             .default("value_pretraining_steps", 50)

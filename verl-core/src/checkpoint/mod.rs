@@ -7,14 +7,12 @@
 //! manifest first.
 //!
 //! What a checkpoint holds is up to the closure that writes it; the trainer
-//! puts models, optimizers and a [`TrainerState`] there.
+//! puts models, optimizers, its own position and the configuration there.
 
 mod manifest;
-mod state;
 mod store;
 
 pub use manifest::{FORMAT_VERSION, Fault};
-pub use state::TrainerState;
 pub use store::{Checkpoint, CheckpointStore, Skipped};
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ struct Position {
 }
 
 const POSITION: &str = "trainer.json";
+const CONFIG: &str = "config.yaml";
 
 impl Trainer {
     /// Writes a checkpoint of the current step; returns its folder.
@@ -40,6 +41,11 @@ impl Trainer {
             }
             if let Some(model) = &self.parts.reward_model {
                 model.save_state(&subfolder(dir, "reward_model")?)?;
+            }
+            let settings = self.settings.checkpoints.as_ref();
+            if let Some(config) = settings.and_then(|c| c.config.as_ref()) {
+                let path = dir.join(CONFIG);
+                std::fs::write(&path, config).map_err(Error::io(&path))?;
             }
             self.write_position(&dir.join(POSITION))
         })?;

@@ -81,6 +81,8 @@ pub struct CheckpointSettings {
     pub every: u64,
     /// How many are kept; `None` keeps all.
     pub keep: Option<usize>,
+    /// The run's configuration as YAML, kept with each checkpoint.
+    pub config: Option<String>,
 }
 
 impl Default for TrainSettings {
