@@ -3,13 +3,16 @@
 //! Every message says what was wrong, where, and what to do about it. Errors
 //! from a plugin of a user's own crate travel in [`Error::Plugin`].
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Result with the workspace's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Anything that can go wrong in verl.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` prints the message too, so that a `main` that returns it reads well.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file or folder could not be read or written.
@@ -225,6 +228,12 @@ impl Error {
     /// An [`Error::Invalid`].
     pub fn invalid(message: impl Into<String>) -> Error {
         Error::Invalid(message.into())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

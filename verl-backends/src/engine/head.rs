@@ -11,8 +11,9 @@ use burn::tensor::activation::log_softmax;
 use burn::tensor::{IndexingUpdateOp, Tensor, TensorData};
 use verl_core::types::TokenId;
 
-/// Largest number of logits held at once (64 MiB of f32).
-const CHUNK_LOGITS: usize = 1 << 24;
+/// Largest number of logits held at once (128 MiB of f32). Larger chunks pack the
+/// weight less often.
+const CHUNK_LOGITS: usize = 1 << 25;
 
 /// The head of a causal model, ready to score: `[vocab, hidden]`, without the
 /// padding entries of the vocabulary.
