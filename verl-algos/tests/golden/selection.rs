@@ -5,7 +5,6 @@ use crate::rows::Rows;
 use serde_json::json;
 use verl_algos::dapo::FilterGroupsConfig;
 use verl_algos::pf_ppo::PfPpoConfig;
-use verl_core::algorithm::GroupFilter;
 
 #[test]
 fn groups_whose_metric_varies() {
