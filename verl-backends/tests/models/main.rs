@@ -1,5 +1,6 @@
 //! Every reference model: what it computes, loads, saves and learns.
 
+mod critic;
 mod forward;
 mod generate;
 mod gguf;
