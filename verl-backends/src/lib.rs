@@ -5,6 +5,8 @@ pub use burn;
 
 pub mod engine;
 pub mod generate;
+#[cfg(feature = "flex")]
+mod host;
 pub mod model;
 pub mod optim;
 pub mod text;

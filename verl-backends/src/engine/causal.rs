@@ -1,9 +1,9 @@
 //! The policy: a causal language model in training.
 
-use super::head::{Ask, ChunkedHead, vector};
+use super::head::{Ask, Head, ScoreGrads, floats, lm_head, vector};
 use super::pack::{Packed, chunks, split_rows};
+use super::pass::Pass;
 use super::state::{EngineOptions, State};
-use super::trunk::Pass;
 use crate::model::Model;
 use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorData};
 use std::path::Path;
@@ -50,13 +50,6 @@ impl CausalPolicy {
     }
 }
 
-fn lm_head(model: &Model) -> Result<&Tensor<2>> {
-    let message = "a policy needs a causal language model; this one has a score head";
-    model
-        .lm_head()
-        .ok_or_else(|| Error::Unsupported(message.into()))
-}
-
 impl LogProbModel for CausalPolicy {
     fn log_probs(
         &self,
@@ -91,7 +84,7 @@ fn score(
     options: ScoreOptions,
 ) -> Result<Vec<TokenScores>> {
     let vocab = engine.vocab.unwrap_or(model.config.vocab);
-    let head = ChunkedHead::new(lm_head(model)?, vocab, options.temperature);
+    let head = Head::new(model, vocab, options.temperature)?;
     let mut all = Vec::with_capacity(sequences.len());
     for chunk in chunks(sequences, engine.score_tokens) {
         let packed = Packed::new(chunk, engine.share_prompt_tokens, &model.device())?;
@@ -137,10 +130,6 @@ fn row_tensor(rows: &[usize], model: &Model) -> Tensor<1, Int> {
     Tensor::from_data(TensorData::new(values, [rows.len()]), &model.device())
 }
 
-fn floats(tensor: Tensor<1>) -> Vec<f32> {
-    tensor.into_data().iter::<f32>().collect()
-}
-
 impl Policy for CausalPolicy {
     fn forward_backward(
         &mut self,
@@ -165,7 +154,7 @@ impl Policy for CausalPolicy {
         let all_hidden = pass.hidden();
         let rows = row_tensor(&packed.rows, model);
         let hidden = all_hidden.clone().select(0, rows.clone());
-        let head = ChunkedHead::new(lm_head(model)?, vocab, objective.temperature);
+        let head = Head::new(model, vocab, objective.temperature)?;
         let ask = Ask {
             entropy: objective.needs_entropy(),
             ..Ask::default()
@@ -173,25 +162,26 @@ impl Policy for CausalPolicy {
         let scores = head.score(&hidden, &packed.targets, ask);
         // The loss sees log-probs and entropies as leaves; the head's gradient
         // is continued by hand from theirs.
-        let log_probs = scores.log_probs.autodiff().require_grad();
-        let entropy = scores.entropy.map(|e| e.autodiff().require_grad());
+        let log_probs = scores.log_probs.clone().autodiff().require_grad();
+        let entropy = scores.entropy.clone();
+        let entropy = entropy.map(|e| e.autodiff().require_grad());
         let input = LossInput::new(micro, log_probs.clone(), entropy.clone())?;
         let value = objective.evaluate(&input)?;
         let mut recorded = value.loss.backward();
-        let d_log_probs = match log_probs.grad_remove(&mut recorded) {
-            Some(d) => d,
-            None => vector(vec![0.0; packed.targets.len()], &log_probs.inner()),
+        let d = ScoreGrads {
+            log_probs: match log_probs.grad_remove(&mut recorded) {
+                Some(d) => d,
+                None => vector(vec![0.0; packed.targets.len()], &log_probs.inner()),
+            },
+            entropy: entropy.and_then(|e| e.grad_remove(&mut recorded)),
         };
-        let d_entropy = entropy.and_then(|e| e.grad_remove(&mut recorded));
-        let head_grads = head.backward(&hidden, &packed.targets, &d_log_probs, d_entropy.as_ref());
-        let d_hidden = all_hidden.zeros_like().select_assign(
-            0,
-            rows,
-            head_grads.hidden,
-            IndexingUpdateOp::Add,
-        );
+        let d_selected = head.backward(&hidden, &packed.targets, &scores, &d, grads);
+        let d_hidden =
+            all_hidden
+                .zeros_like()
+                .select_assign(0, rows, d_selected, IndexingUpdateOp::Add);
+        drop(all_hidden);
         pass.backward(d_hidden, grads);
-        add_head_gradient(model, head_grads.weight, grads);
         Ok(value.metrics)
     }
 
@@ -221,23 +211,6 @@ fn keep_policy_tokens(packed: &mut Packed, micro: &[&Trajectory]) {
     packed.rows.retain(|_| *flags.next().unwrap_or(&false));
     let mut flags = live.iter();
     packed.targets.retain(|_| *flags.next().unwrap_or(&false));
-}
-
-fn add_head_gradient(model: &Model, grad: Tensor<2>, grads: &mut super::Gradients) {
-    let name = if model.config.tied() {
-        "model.embed_tokens.weight"
-    } else {
-        "lm_head.weight"
-    };
-    let missing = model.config.vocab - grad.dims()[0];
-    let grad = match missing {
-        0 => grad,
-        _ => {
-            let padding = Tensor::zeros([missing, model.config.hidden], &grad.device());
-            Tensor::cat(vec![grad, padding], 0)
-        }
-    };
-    grads.add_matrix(name, grad);
 }
 
 impl Trainable for CausalPolicy {

@@ -1,8 +1,9 @@
 //! The critic: a decoder with one score per token, in training.
 
 use super::pack::{Packed, chunks, split_rows};
+use super::pass::Pass;
 use super::state::{EngineOptions, State};
-use super::trunk::Pass;
+
 use crate::model::{Head, HeadKind, Linear, Model};
 use burn::tensor::{IndexingUpdateOp, Tensor, TensorData};
 use std::path::Path;

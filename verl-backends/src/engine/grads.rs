@@ -32,6 +32,30 @@ impl Gradients {
             .insert(name.to_string(), WeightTensor::Matrix(sum));
     }
 
+    /// Lets `add` add to a vector's gradient in place.
+    #[cfg(feature = "flex")]
+    pub(crate) fn in_vector(&mut self, name: &str, n: usize, add: impl FnOnce(&mut [f32])) {
+        let mut sum = match self.sums.remove(name) {
+            Some(WeightTensor::Vector(sum)) => crate::host::values(sum),
+            _ => vec![0f32; n],
+        };
+        add(&mut sum);
+        let sum = WeightTensor::Vector(crate::host::tensor(sum, [n]));
+        self.sums.insert(name.to_string(), sum);
+    }
+
+    /// Lets `add` add to a matrix's gradient in place.
+    #[cfg(feature = "flex")]
+    pub(crate) fn in_matrix(&mut self, name: &str, dims: [usize; 2], add: impl FnOnce(&mut [f32])) {
+        let mut sum = match self.sums.remove(name) {
+            Some(WeightTensor::Matrix(sum)) => crate::host::values(sum),
+            _ => vec![0f32; dims[0] * dims[1]],
+        };
+        add(&mut sum);
+        let sum = WeightTensor::Matrix(crate::host::tensor(sum, dims));
+        self.sums.insert(name.to_string(), sum);
+    }
+
     /// The gradient of a parameter, if any was added.
     pub fn get(&self, name: &str) -> Option<&WeightTensor> {
         self.sums.get(name)
@@ -55,19 +79,27 @@ impl Gradients {
     pub fn global_norm(&self) -> Result<f64> {
         let mut total = 0f64;
         for (name, grad) in &self.sums {
-            let square: f32 = match grad {
-                WeightTensor::Vector(t) => t.clone().square().sum().into_scalar(),
-                WeightTensor::Matrix(t) => t.clone().square().sum().into_scalar(),
+            let square = match grad {
+                WeightTensor::Vector(t) => sum_of_squares(t),
+                WeightTensor::Matrix(t) => sum_of_squares(t),
             };
             if !square.is_finite() {
                 return Err(Error::NotFinite {
                     what: "squared gradient".into(),
-                    value: square,
+                    value: square as f32,
                     place: name.clone(),
                 });
             }
-            total += f64::from(square);
+            total += square;
         }
         Ok(total.sqrt())
     }
+}
+
+fn sum_of_squares<const D: usize>(tensor: &Tensor<D>) -> f64 {
+    #[cfg(feature = "flex")]
+    if let Some(values) = crate::host::View::of(tensor) {
+        return crate::host::sum_of_squares(&values);
+    }
+    f64::from(tensor.clone().square().sum().into_scalar::<f32>())
 }

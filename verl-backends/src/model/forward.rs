@@ -120,25 +120,27 @@ impl Layer {
 }
 
 impl Model {
+    /// # Errors
+    /// [`Error::Invalid`] when an id lies outside the vocabulary.
+    pub(crate) fn check_ids(&self, ids: &[TokenId]) -> Result<()> {
+        let vocab = self.config.vocab;
+        match ids.iter().position(|id| *id as usize >= vocab) {
+            None => Ok(()),
+            Some(i) => Err(Error::invalid(format!(
+                "token {i} has id {}, outside the model's vocabulary of {vocab}; is this the model's own tokenizer?",
+                ids[i]
+            ))),
+        }
+    }
+
     /// Embeds packed ids, `[n, hidden]`.
     ///
     /// # Errors
     /// [`Error::Invalid`] when an id lies outside the vocabulary.
     pub fn embed(&self, ids: &[TokenId]) -> Result<Tensor<2>> {
-        let vocab = self.config.vocab;
-        if let Some((i, id)) = ids
-            .iter()
-            .enumerate()
-            .find(|(_, id)| **id as usize >= vocab)
-        {
-            return Err(Error::invalid(format!(
-                "token {i} has id {id}, outside the model's vocabulary of {vocab}; is this the model's own tokenizer?"
-            )));
-        }
-        Ok(self
-            .embed
-            .clone()
-            .select(0, id_tensor(ids, &self.device().inner())))
+        self.check_ids(ids)?;
+        let ids = id_tensor(ids, &self.device().inner());
+        Ok(self.embed.clone().select(0, ids))
     }
 
     /// Hidden states after the last norm, `[n, hidden]`, of packed ids.
@@ -160,6 +162,14 @@ impl Model {
         layout: &Layout,
         observe: Observe<'_>,
     ) -> Result<Tensor<2>> {
+        #[cfg(feature = "flex")]
+        if let Some(host) = self.host() {
+            self.check_ids(ids)?;
+            let dims = [ids.len(), self.config.kv_heads, self.config.head_dim];
+            let tensor = |values| crate::host::tensor(values, dims);
+            let hidden = host.hidden(ids, layout, &mut |k, v| observe(tensor(k), tensor(v)));
+            return Ok(crate::host::tensor(hidden, [ids.len(), self.config.hidden]));
+        }
         let rope = RopeTable::new(&self.config, &layout.positions, &self.device().inner());
         let mut hidden = self.embed(ids)?;
         for (i, layer) in self.layers.iter().enumerate() {

@@ -36,6 +36,8 @@ pub struct Layout {
     pub positions: Vec<usize>,
     /// Where each segment's tokens lie.
     pub segments: Vec<Range<usize>>,
+    /// Where the tokens lie that come before each segment's own.
+    pub prefixes: Vec<Range<usize>>,
     /// The rectangles in which attention is computed.
     pub units: Vec<AttentionUnit>,
     /// For each packed token, its row among the units' outputs put one after
@@ -98,6 +100,10 @@ impl Layout {
             units: units.iter().map(|b| b.unit(&ranges, device)).collect(),
             unpack: (!identity).then(|| indices(unpack, device)),
             positions,
+            prefixes: segments
+                .iter()
+                .map(|s| s.prefix.map_or(0..0, |p| ranges[p].clone()))
+                .collect(),
             segments: ranges,
         }
     }

@@ -5,6 +5,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use rand::RngExt as _;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use verl_core::rollout::WeightTensor;
 
@@ -83,6 +84,21 @@ pub struct Model {
     pub norm: Tensor<1>,
     /// The head.
     pub head: Head,
+    /// What runs the layers.
+    pub kernels: Kernels,
+}
+
+/// Which code runs a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kernels {
+    /// The library's own kernels where they can serve (dense f32 layers on the
+    /// CPU device), burn's operations elsewhere.
+    #[default]
+    Fused,
+    /// burn's operations everywhere: the reference that the kernels are tested
+    /// against.
+    Plain,
 }
 
 /// A parameter in place.
@@ -201,6 +217,7 @@ impl Model {
                 HeadKind::SequenceScore => Head::Score(shapes.linear(1, config.hidden, false)),
             },
             config,
+            kernels: Kernels::default(),
         }
     }
 
@@ -269,6 +286,15 @@ impl Model {
     /// The device the weights are on.
     pub fn device(&self) -> Device {
         self.norm.device()
+    }
+
+    /// The model on the CPU's own kernels, where they can serve it.
+    #[cfg(feature = "flex")]
+    pub(crate) fn host(&self) -> Option<crate::host::HostModel> {
+        match self.kernels {
+            Kernels::Fused => crate::host::HostModel::of(self),
+            Kernels::Plain => None,
+        }
     }
 
     /// The matrix that gives logits, `[vocab, hidden]`; `None` under a score

@@ -17,29 +17,40 @@ pub struct RopeTable {
 impl RopeTable {
     /// Tables for tokens at the given positions, `[n, 1, head_dim]` each.
     pub fn new(config: &ModelConfig, positions: &[usize], device: &Device) -> Self {
+        let (cos, sin) = RopeTable::angles(config, positions);
+        let (n, half) = (positions.len(), config.head_dim / 2);
+        let tensor = |values: &[f32], first: f32| {
+            let rows = values.chunks_exact(half.max(1));
+            let doubled = rows.flat_map(|row| {
+                let turned = row.iter().map(move |v| first * v);
+                turned.chain(row.iter().copied())
+            });
+            let values: Vec<f32> = doubled.collect();
+            Tensor::from_data(TensorData::new(values, [n, 1, 2 * half]), device)
+        };
+        RopeTable {
+            cos: tensor(&cos, 1.0),
+            sin: tensor(&sin, -1.0),
+        }
+    }
+
+    /// cos and sin of the angles by which tokens at the given positions are
+    /// turned, `[n, head_dim / 2]` each.
+    pub(crate) fn angles(config: &ModelConfig, positions: &[usize]) -> (Vec<f32>, Vec<f32>) {
         let longest = positions.iter().max().map_or(0, |p| p + 1);
         let frequencies = inverse_frequencies(config, longest);
         let scale = attention_factor(config);
-        let half = frequencies.len();
-        let (n, d) = (positions.len(), 2 * half);
-        let (mut cos, mut sin) = (vec![0f32; n * d], vec![0f32; n * d]);
-        for (row, &position) in positions.iter().enumerate() {
-            for (i, &frequency) in frequencies.iter().enumerate() {
-                // transformers multiplies in f32; the same rounding keeps
-                // long positions equal to it.
-                let angle = f64::from(position as f32 * frequency as f32);
-                let (s, c) = ((angle.sin() * scale) as f32, (angle.cos() * scale) as f32);
-                let at = row * d + i;
-                (cos[at], cos[at + half]) = (c, c);
-                (sin[at], sin[at + half]) = (-s, s);
-            }
-        }
-        let tensor =
-            |values: Vec<f32>| Tensor::from_data(TensorData::new(values, [n, 1, d]), device);
-        RopeTable {
-            cos: tensor(cos),
-            sin: tensor(sin),
-        }
+        let angle = |position: usize, frequency: f64| {
+            // transformers multiplies in f32; the same rounding keeps long
+            // positions equal to it.
+            let angle = f64::from(position as f32 * frequency as f32);
+            let (sin, cos) = angle.sin_cos();
+            ((cos * scale) as f32, (sin * scale) as f32)
+        };
+        positions
+            .iter()
+            .flat_map(|p| frequencies.iter().map(move |f| angle(*p, *f)))
+            .unzip()
     }
 
     /// Rotates heads, `[n, heads, head_dim]`.

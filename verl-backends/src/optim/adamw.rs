@@ -5,6 +5,8 @@
 //! w = w (1 - lr wd) - lr * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
 //! ```
 
+#[cfg(feature = "flex")]
+use crate::host::{self, View};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -65,6 +67,27 @@ impl AdamW {
             weight_decay,
         } = self.config;
         let steps = i32::try_from(self.step).unwrap_or(i32::MAX);
+        #[cfg(feature = "flex")]
+        if let Some(view) = View::of(&param)
+            && View::of(&grad).is_some()
+        {
+            let (dims, n) = (param.dims(), view.len());
+            let (m, v) = match moments {
+                Some((m, v)) => (host::values(m), host::values(v)),
+                None => (vec![0f32; n], vec![0f32; n]),
+            };
+            let step = host::Step {
+                betas: (b1 as f32, b2 as f32),
+                eps: eps as f32,
+                rate: (lr / (1.0 - b1.powi(steps))) as f32,
+                second_correction: (1.0 / (1.0 - b2.powi(steps))) as f32,
+                keep: (1.0 - lr * weight_decay) as f32,
+            };
+            let (mut grad, mut m, mut v) = (host::values(grad), m, v);
+            host::update(step, &view, &mut grad, &mut m, &mut v);
+            let tensor = |values| host::tensor(values, dims);
+            return (tensor(grad), tensor(m), tensor(v));
+        }
         let first = grad.clone().mul_scalar(1.0 - b1);
         let second = grad.square().mul_scalar(1.0 - b2);
         let (m, v) = match moments {

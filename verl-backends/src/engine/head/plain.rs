@@ -1,4 +1,4 @@
-//! Log-probs, entropies and their gradients, a chunk of tokens at a time.
+//! The head on burn's operations, a chunk of tokens at a time.
 //!
 //! With logits `z = x W^T / T`, probabilities `p` and entropy `H`:
 //!
@@ -6,9 +6,10 @@
 //! d log p_t / d z_j = [j = t] - p_j          d H / d z_j = -p_j (log p_j + H)
 //! ```
 
+use super::{Ask, HeadScores};
 use crate::model::id_tensor;
 use burn::tensor::activation::log_softmax;
-use burn::tensor::{IndexingUpdateOp, Tensor, TensorData};
+use burn::tensor::{IndexingUpdateOp, Tensor};
 use verl_core::types::TokenId;
 
 /// Largest number of logits held at once (128 MiB of f32). Larger chunks pack the
@@ -17,23 +18,9 @@ const CHUNK_LOGITS: usize = 1 << 25;
 
 /// The head of a causal model, ready to score: `[vocab, hidden]`, without the
 /// padding entries of the vocabulary.
-pub(super) struct ChunkedHead {
+pub(super) struct PlainHead {
     weight: Tensor<2>,
     temperature: f32,
-}
-
-/// What to compute besides log-probs.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Ask {
-    pub(super) entropy: bool,
-    pub(super) sum_pi_squared: bool,
-}
-
-/// Scores of `n` targets, `[n]` each.
-pub(super) struct HeadScores {
-    pub(super) log_probs: Tensor<1>,
-    pub(super) entropy: Option<Tensor<1>>,
-    pub(super) sum_pi_squared: Option<Tensor<1>>,
 }
 
 /// Gradients of the head.
@@ -44,13 +31,10 @@ pub(super) struct HeadGrads {
     pub(super) weight: Tensor<2>,
 }
 
-impl ChunkedHead {
-    /// `vocab` leaves out padded entries: they are never sampled and take no
-    /// probability here either.
-    pub(super) fn new(weight: &Tensor<2>, vocab: usize, temperature: f32) -> Self {
-        let vocab = vocab.min(weight.dims()[0]);
-        ChunkedHead {
-            weight: weight.clone().narrow(0, 0, vocab),
+impl PlainHead {
+    pub(super) fn new(weight: Tensor<2>, temperature: f32) -> Self {
+        PlainHead {
+            weight,
             temperature,
         }
     }
@@ -79,6 +63,8 @@ impl ChunkedHead {
             log_probs,
             entropy: ask.entropy.then_some(entropy),
             sum_pi_squared: ask.sum_pi_squared.then_some(squares),
+            #[cfg(feature = "flex")]
+            stats: Vec::new(),
         }
     }
 
@@ -152,10 +138,4 @@ fn entropy_of(log_p: &Tensor<2>) -> Tensor<1> {
         .sum_dim(1)
         .neg()
         .reshape([n])
-}
-
-/// Values on a tensor's device, `[n]`.
-pub(super) fn vector(values: Vec<f32>, like: &Tensor<1>) -> Tensor<1> {
-    let n = values.len();
-    Tensor::from_data(TensorData::new(values, [n]), &like.device())
 }

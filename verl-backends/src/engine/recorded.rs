@@ -1,4 +1,4 @@
-//! The layers between embedding and head, forward and backward.
+//! The layers between embedding and head on burn's recorded operations.
 
 use super::grads::Gradients;
 use crate::model::{Layer, Layout, Model, ParamMut, RopeTable, id_tensor};
@@ -12,7 +12,7 @@ use verl_core::types::TokenId;
 /// The layers are cut into stretches. The last stretch is recorded; of the
 /// others only the input is kept, and they run again, recorded, when the
 /// gradient reaches them.
-pub(super) struct Pass<'a> {
+pub(super) struct RecordedPass<'a> {
     model: &'a Model,
     ids: &'a [TokenId],
     layout: &'a Layout,
@@ -30,7 +30,7 @@ struct Stretch {
     output: Tensor<2>,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> RecordedPass<'a> {
     /// Runs the trunk. `every` layers form a stretch; 0 records all layers.
     pub(super) fn run(
         model: &'a Model,
@@ -53,7 +53,7 @@ impl<'a> Pass<'a> {
             }
         }
         let tail = Stretch::record(model, last, hidden, layout, &rope, true);
-        Ok(Pass {
+        Ok(RecordedPass {
             model,
             ids,
             layout,

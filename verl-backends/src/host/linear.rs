@@ -1,0 +1,74 @@
+//! A projection `y = x W^T + b` on slices.
+
+use super::elementwise::{add_bias, add_column_sums};
+use super::gemm::{Mat, Threads, Write, matmul};
+use super::view::View;
+use crate::model::Linear;
+
+/// A projection's weights, in place.
+#[derive(Debug)]
+pub(crate) struct HostLinear {
+    weight: View,
+    bias: Option<View>,
+    outputs: usize,
+}
+
+impl HostLinear {
+    pub(crate) fn of(linear: &Linear) -> Option<Self> {
+        let bias = match &linear.bias {
+            Some(bias) => Some(View::of(bias)?),
+            None => None,
+        };
+        Some(HostLinear {
+            weight: View::of(&linear.weight)?,
+            bias,
+            outputs: linear.weight.dims()[0],
+        })
+    }
+
+    /// `[out, in]`.
+    pub(crate) fn weight(&self) -> Mat<'_> {
+        Mat::new(&self.weight, self.outputs)
+    }
+
+    /// `[n, in] -> [n, out]`.
+    pub(crate) fn forward(&self, x: &[f32], n: usize) -> Vec<f32> {
+        let mut y = vec![0f32; n * self.outputs];
+        matmul(
+            &mut y,
+            Mat::new(x, n),
+            self.weight().t(),
+            Write::Replace,
+            Threads::All,
+        );
+        if let Some(bias) = &self.bias {
+            add_bias(&mut y, bias);
+        }
+        y
+    }
+
+    /// Adds the gradient of the input, given that of the output.
+    pub(crate) fn backward(&self, d: &[f32], n: usize, d_x: &mut [f32]) {
+        matmul(d_x, Mat::new(d, n), self.weight(), Write::Add, Threads::All);
+    }
+
+    /// Adds the gradient of the weight.
+    pub(crate) fn weight_gradient(d: &[f32], x: &[f32], n: usize, d_weight: &mut [f32]) {
+        matmul(
+            d_weight,
+            Mat::new(d, n).t(),
+            Mat::new(x, n),
+            Write::Add,
+            Threads::All,
+        );
+    }
+
+    /// Adds the gradient of the bias.
+    pub(crate) fn bias_gradient(d: &[f32], d_bias: &mut [f32]) {
+        add_column_sums(d, d_bias);
+    }
+
+    pub(crate) fn has_bias(&self) -> bool {
+        self.bias.is_some()
+    }
+}

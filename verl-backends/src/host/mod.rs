@@ -1,0 +1,24 @@
+//! The CPU device's own kernels: a decoder's forward and backward pass on
+//! slices, for f32 models whose weights lie in this process's memory.
+//!
+//! They compute what the plain path on burn's operations computes, in fewer
+//! passes over memory, on all threads and in the widest vector instructions
+//! the machine has. The plain path serves every other device, type and layer,
+//! and is what these are tested against.
+
+mod adamw;
+mod attention;
+mod elementwise;
+mod gemm;
+mod head;
+mod layer;
+mod linear;
+mod norm;
+mod rows;
+mod trunk;
+mod view;
+
+pub(crate) use adamw::{Step, sum_of_squares, update};
+pub(crate) use head::{HostHead, TokenGrad, TokenStats};
+pub(crate) use trunk::{HostModel, HostPass};
+pub(crate) use view::{View, tensor, values};
