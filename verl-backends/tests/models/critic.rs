@@ -1,12 +1,10 @@
 //! The critic against PyTorch.
 
-use crate::golden::{assert_close, float_rows, rows, tiny_models};
+use crate::golden::{assert_close, float_rows, loaded_models, rows};
 use crate::learn::{check_gradients, number};
-use burn::tensor::Device;
 use std::sync::Arc;
 use verl_backends::engine::{EngineOptions, ValueCritic};
 use verl_backends::optim::{AdamW, AdamWConfig};
-use verl_backends::weights::load_model;
 use verl_core::Result;
 use verl_core::algorithm::{LossOutput, ValueInput, ValueLoss, ValueObjective};
 use verl_core::math::{Denominators, LossAggregation};
@@ -42,7 +40,7 @@ impl ValueLoss for ClippedValue {
 #[test]
 fn gradients_of_the_value_loss_are_pytorchs() {
     let mut checked = 0;
-    for (name, dir, golden) in tiny_models() {
+    for (name, model, golden) in loaded_models() {
         for case in golden.cases("clipped value loss") {
             let inputs = &case["inputs"];
             let (ids, mask) = (rows(&inputs["input_ids"]), rows(&inputs["attention_mask"]));
@@ -56,9 +54,9 @@ fn gradients_of_the_value_loss_are_pytorchs() {
                 .map(|i| value_row(&ids[i], &mask[i], &returns[i], &old[i]))
                 .collect();
             let refs: Vec<&Trajectory> = batch.iter().collect();
-            let model = load_model(&dir, &Device::flex()).unwrap();
             let adam = Box::new(AdamW::new(AdamWConfig::default()));
-            let mut critic = ValueCritic::new(model, adam, EngineOptions::default()).unwrap();
+            let mut critic =
+                ValueCritic::new(model.clone(), adam, EngineOptions::default()).unwrap();
             let objective = ValueObjective {
                 loss: &ClippedValue(number(&case["config"]["cliprange_value"])),
                 aggregation: LossAggregation::TokenMean,

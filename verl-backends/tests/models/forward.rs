@@ -1,6 +1,6 @@
 //! Logits, log-probs, entropies, values and rewards against transformers.
 
-use crate::golden::{assert_close, ids, largest, rows, tiny_models, unpadded_rows};
+use crate::golden::{assert_close, ids, largest, loaded_models, rows, tiny_models, unpadded_rows};
 use burn::tensor::Device;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,8 +20,7 @@ fn close_logits(what: &str, got: &[f32], want: &[f32]) {
 
 #[test]
 fn padded_rows_give_the_reference_outputs() {
-    for (name, dir, golden) in tiny_models() {
-        let model = load_model(&dir, &Device::flex()).unwrap();
+    for (name, model, golden) in loaded_models() {
         for case in golden.cases("forward") {
             let sequences = unpadded_rows(&case["inputs"]);
             let what = format!("{name}, {}", case["desc"]);
@@ -57,8 +56,7 @@ fn last_of_each(scores: &[f32], sequences: &[Vec<u32>]) -> Vec<f32> {
 
 #[test]
 fn packed_rows_do_not_see_each_other() {
-    for (name, dir, golden) in tiny_models() {
-        let model = load_model(&dir, &Device::flex()).unwrap();
+    for (name, model, golden) in loaded_models() {
         for case in golden.cases("packed") {
             let packed = rows(&case["inputs"]["input_ids"]).concat();
             let borders = ids(&case["inputs"]["cu_seqlens"]);
@@ -94,8 +92,7 @@ fn both_spellings_of_a_config_mean_the_same() {
 
 #[test]
 fn a_shared_prompt_changes_nothing() {
-    for (name, dir, _) in tiny_models() {
-        let model = load_model(&dir, &Device::flex()).unwrap();
+    for (name, model, _) in loaded_models() {
         let (prompt, answers) = (
             [5u32, 9, 30, 7, 11],
             [

@@ -1,10 +1,13 @@
 //! Reading the reference files: cases with inputs and outputs as JSON, larger
 //! tensors in a safetensors file beside it.
 
+use burn::tensor::Device;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use verl_backends::model::{Kernels, Model};
+use verl_backends::weights::load_model;
 
 /// The folder of reference data: `VERL_REFERENCE_DIR`, or the repository's.
 pub(crate) fn reference() -> PathBuf {
@@ -32,6 +35,18 @@ pub(crate) fn tiny_models() -> Vec<(String, PathBuf, Golden)> {
         .filter(|(dir, name)| full_precision(dir) && golden_path(name).exists())
         .map(|(dir, name)| (name.clone(), dir, Golden::open(&name)))
         .collect()
+}
+
+/// The reference models, each on either kind of kernels.
+pub(crate) fn loaded_models() -> impl Iterator<Item = (String, Model, Golden)> {
+    let both = |(name, dir, _): (String, PathBuf, Golden)| {
+        [Kernels::Fused, Kernels::Plain].map(|kernels| {
+            let mut model = load_model(&dir, &Device::flex()).unwrap();
+            model.kernels = kernels;
+            (format!("{name}, {kernels:?}"), model, Golden::open(&name))
+        })
+    };
+    tiny_models().into_iter().flat_map(both)
 }
 
 fn golden_path(name: &str) -> PathBuf {

@@ -1,13 +1,11 @@
 //! Losses, gradients and optimizer steps against PyTorch.
 
-use crate::golden::{Golden, assert_close, entries, float_rows, largest, rows, tiny_models};
-use burn::tensor::Device;
+use crate::golden::{Golden, assert_close, entries, float_rows, largest, loaded_models, rows};
 use serde_json::Value;
-use std::path::Path;
 use std::sync::Arc;
 use verl_backends::engine::{CausalPolicy, EngineOptions, Gradients, Schedule};
+use verl_backends::model::Model;
 use verl_backends::optim::{AdamW, AdamWConfig};
-use verl_backends::weights::load_model;
 use verl_core::Result;
 use verl_core::algorithm::{KlLoss, LossInput, LossOutput, Objective, PolicyLoss};
 use verl_core::math::{Denominators, KlEstimator, LossAggregation};
@@ -17,10 +15,10 @@ use verl_core::types::{Column, FinishReason, GroupId, Trajectory, TrajectoryPart
 
 /// PPO's clipped loss with dual clip, as the reference cases use it.
 #[derive(Debug)]
-struct DualClip {
-    low: f32,
-    high: f32,
-    c: f32,
+pub(crate) struct DualClip {
+    pub(crate) low: f32,
+    pub(crate) high: f32,
+    pub(crate) c: f32,
 }
 
 impl PolicyLoss for DualClip {
@@ -94,7 +92,7 @@ pub(crate) fn number(value: &Value) -> f32 {
     value.as_f64().unwrap() as f32
 }
 
-fn policy(dir: &Path, options: EngineOptions, config: &Value) -> CausalPolicy {
+fn policy(model: &Model, options: EngineOptions, config: &Value) -> CausalPolicy {
     let adam = &config["optimizer"];
     let betas = adam["betas"].as_array().map_or((0.9, 0.999), |b| {
         (b[0].as_f64().unwrap(), b[1].as_f64().unwrap())
@@ -112,12 +110,7 @@ fn policy(dir: &Path, options: EngineOptions, config: &Value) -> CausalPolicy {
             .unwrap_or(1.0),
         ..options
     };
-    CausalPolicy::new(
-        load_model(dir, &Device::flex()).unwrap(),
-        Box::new(AdamW::new(settings)),
-        options,
-    )
-    .unwrap()
+    CausalPolicy::new(model.clone(), Box::new(AdamW::new(settings)), options).unwrap()
 }
 
 fn objective<'a>(config: &Value, loss: &'a DualClip, batch: &[Trajectory]) -> Objective<'a> {
@@ -149,7 +142,7 @@ fn dual_clip(config: &Value) -> DualClip {
     }
 }
 
-fn floats(tensor: &WeightTensor) -> Vec<f32> {
+pub(crate) fn floats(tensor: &WeightTensor) -> Vec<f32> {
     match tensor {
         WeightTensor::Vector(t) => t.to_data().iter::<f32>().collect(),
         WeightTensor::Matrix(t) => t.to_data().iter::<f32>().collect(),
@@ -182,7 +175,7 @@ fn engines() -> Vec<EngineOptions> {
 
 #[test]
 fn gradients_of_the_ppo_loss_are_pytorchs() {
-    for (name, dir, golden) in tiny_models() {
+    for (name, model, golden) in loaded_models() {
         for case in golden.cases("PPO-clip") {
             let (config, outputs) = (&case["config"], &case["outputs"]);
             let batch = trajectories(&golden, &case["inputs"]);
@@ -192,7 +185,7 @@ fn gradients_of_the_ppo_loss_are_pytorchs() {
                     "{name}, {}, checkpoint {}",
                     case["desc"], options.checkpoint_every
                 );
-                let mut policy = policy(&dir, options, config);
+                let mut policy = policy(&model, options, config);
                 let mut total = 0.0;
                 let refs: Vec<&Trajectory> = batch.iter().collect();
                 for micro in refs.chunks(split) {
@@ -214,10 +207,10 @@ fn gradients_of_the_ppo_loss_are_pytorchs() {
 
 #[test]
 fn log_probs_and_entropies_are_pytorchs() {
-    for (name, dir, golden) in tiny_models() {
+    for (name, model, golden) in loaded_models() {
         for case in golden.cases("PPO-clip") {
             let policy = policy(
-                &dir,
+                &model,
                 EngineOptions {
                     score_tokens: 20,
                     ..Default::default()
@@ -247,7 +240,7 @@ fn log_probs_and_entropies_are_pytorchs() {
 
 #[test]
 fn adamw_with_global_norm_clipping_follows_pytorch_for_three_steps() {
-    for (name, dir, golden) in tiny_models() {
+    for (name, model, golden) in loaded_models() {
         for case in golden
             .cases("PPO-clip")
             .filter(|c| !c["outputs"]["params_after_step1"].is_null())
@@ -256,7 +249,7 @@ fn adamw_with_global_norm_clipping_follows_pytorch_for_three_steps() {
             let batch = trajectories(&golden, &case["inputs"]);
             let refs: Vec<&Trajectory> = batch.iter().collect();
             let loss = dual_clip(config);
-            let mut policy = policy(&dir, EngineOptions::default(), config);
+            let mut policy = policy(&model, EngineOptions::default(), config);
             for step in 0..3 {
                 policy
                     .forward_backward(&refs, &objective(config, &loss, &batch))
@@ -300,9 +293,8 @@ fn check_params(name: &str, golden: &Golden, policy: &CausalPolicy, want: &Value
 
 #[test]
 fn a_restored_policy_goes_on_as_if_never_stopped() {
-    let (_, dir, golden) = tiny_models()
-        .into_iter()
-        .find(|(n, ..)| n == "tiny-qwen2")
+    let (_, model, golden) = loaded_models()
+        .find(|(n, ..)| n.starts_with("tiny-qwen2"))
         .unwrap();
     let case = golden.cases("PPO-clip").next().unwrap();
     let batch = trajectories(&golden, &case["inputs"]);
@@ -322,11 +314,11 @@ fn a_restored_policy_goes_on_as_if_never_stopped() {
             .map(|(_, t)| floats(t))
             .collect()
     };
-    let mut unbroken = policy(&dir, EngineOptions::default(), &case["config"]);
+    let mut unbroken = policy(&model, EngineOptions::default(), &case["config"]);
     step(&mut unbroken);
     let saved = tempfile::tempdir().unwrap();
     unbroken.save_state(saved.path()).unwrap();
-    let mut resumed = policy(&dir, EngineOptions::default(), &case["config"]);
+    let mut resumed = policy(&model, EngineOptions::default(), &case["config"]);
     resumed.load_state(saved.path()).unwrap();
     step(&mut unbroken);
     step(&mut resumed);
@@ -335,9 +327,8 @@ fn a_restored_policy_goes_on_as_if_never_stopped() {
 
 #[test]
 fn a_poisoned_gradient_updates_nothing_and_is_named() {
-    let (_, dir, golden) = tiny_models()
-        .into_iter()
-        .find(|(n, ..)| n == "tiny-qwen2")
+    let (_, model, golden) = loaded_models()
+        .find(|(n, ..)| n.starts_with("tiny-qwen2"))
         .unwrap();
     let case = golden.cases("PPO-clip").next().unwrap();
     let mut batch = trajectories(&golden, &case["inputs"]);
@@ -346,7 +337,7 @@ fn a_poisoned_gradient_updates_nothing_and_is_named() {
         t.set(Column::Advantages, vec![f32::MAX; n]).unwrap();
     }
     let refs: Vec<&Trajectory> = batch.iter().collect();
-    let mut policy = policy(&dir, EngineOptions::default(), &case["config"]);
+    let mut policy = policy(&model, EngineOptions::default(), &case["config"]);
     let before: Vec<Vec<f32>> = policy
         .model()
         .tensors()
@@ -405,8 +396,7 @@ fn group() -> Vec<Trajectory> {
 
 #[test]
 fn a_shared_prompt_gives_the_same_gradients() {
-    for (name, dir, _) in tiny_models() {
-        let model = load_model(&dir, &Device::flex()).unwrap();
+    for (name, model, _) in loaded_models() {
         if model.lm_head().is_none() {
             continue;
         }

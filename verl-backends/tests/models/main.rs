@@ -5,4 +5,5 @@ mod forward;
 mod generate;
 mod gguf;
 mod golden;
+mod kernels;
 mod learn;
