@@ -1,7 +1,10 @@
 //! The native generator: continuous batching over a preallocated KV cache.
 
 mod cache;
+#[cfg(feature = "flex")]
+mod host;
 mod native;
+mod plain;
 mod row;
 mod sampler;
 mod wave;

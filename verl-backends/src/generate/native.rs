@@ -3,7 +3,6 @@
 use super::row::Row;
 use super::wave::Wave;
 use crate::model::Model;
-use burn::tensor::Tensor;
 use rayon::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -115,13 +114,9 @@ impl NativeGenerator {
         }
     }
 
-    /// Lets each of the last `rows` rows of the wave draw from its logits.
-    fn draw(&self, rows: &mut [Row], logits: Tensor<2>) -> Result<()> {
-        let width = logits.dims()[1];
-        let logits = logits.into_data_as::<f32>();
-        let logits = logits
-            .as_slice::<f32>()
-            .map_err(|e| Error::invalid(format!("logits: {e:?}")))?;
+    /// Lets each row draw from its logits.
+    fn draw(&self, rows: &mut [Row], logits: &[f32]) -> Result<()> {
+        let width = self.model.config.vocab;
         let vocab = self.vocab();
         let options = &self.options;
         rows.par_iter_mut()
@@ -161,7 +156,7 @@ impl RolloutEngine for NativeGenerator {
     ) -> Result<()> {
         requests.iter().try_for_each(|r| self.check(r))?;
         let mut waiting: VecDeque<Row> = requests.into_iter().map(Row::new).collect();
-        let mut wave = Wave::default();
+        let mut wave = Wave::new(&self.model);
         let mut live = 0;
         while live > 0 || !waiting.is_empty() {
             let free = self.options.max_rows - live;
@@ -170,19 +165,21 @@ impl RolloutEngine for NativeGenerator {
             } else {
                 0
             };
-            let sparse = live * 4 <= wave.rows.len() * 3;
-            if join > 0 || (live > 0 && sparse && live < wave.rows.len()) {
+            let held = wave.rows().len();
+            let sparse = live * 4 <= held * 3;
+            if join > 0 || (live > 0 && sparse && live < held) {
                 let joining: Vec<Row> = waiting.drain(..join).collect();
                 let old = live;
-                if let Some(logits) = wave.exchange(&self.model, joining)? {
-                    self.draw(&mut wave.rows[old..], logits)?;
-                    live = hand_over(&mut wave.rows, self.version, on_finished)?;
+                let logits = wave.exchange(&self.model, joining)?;
+                if !logits.is_empty() {
+                    self.draw(&mut wave.rows()[old..], &logits)?;
+                    live = hand_over(wave.rows(), self.version, on_finished)?;
                     continue;
                 }
             }
             let logits = wave.step(&self.model)?;
-            self.draw(&mut wave.rows, logits)?;
-            live = hand_over(&mut wave.rows, self.version, on_finished)?;
+            self.draw(wave.rows(), &logits)?;
+            live = hand_over(wave.rows(), self.version, on_finished)?;
         }
         Ok(())
     }

@@ -82,7 +82,7 @@ impl HostLayer {
         })
     }
 
-    fn heads(&self, config: &ModelConfig) -> Heads {
+    pub(crate) fn heads(&self, config: &ModelConfig) -> Heads {
         Heads {
             query: config.heads,
             key: config.kv_heads,
@@ -139,6 +139,40 @@ impl HostLayer {
             up,
         };
         (out, saved)
+    }
+
+    /// Queries (scaled), keys and values of one new token per row.
+    pub(crate) fn decode_qkv(
+        &self,
+        config: &ModelConfig,
+        input: &[f32],
+        n: usize,
+        rotation: &Rotation,
+    ) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
+        let x = norm::forward(input, &self.input_norm, config.norm_eps).0;
+        let (mut q, mut k) = (self.q.decode(&x, n), self.k.decode(&x, n));
+        if let Some((q_weight, k_weight)) = &self.qk_norm {
+            q = norm::forward(&q, q_weight, config.norm_eps).0;
+            k = norm::forward(&k, k_weight, config.norm_eps).0;
+        }
+        rotation.apply(&mut q, config.heads, attention_scale(config), Turn::Forward);
+        rotation.apply(&mut k, config.kv_heads, 1.0, Turn::Forward);
+        (q, k, self.v.decode(&x, n))
+    }
+
+    /// The layer's output, from what the new tokens attended to.
+    pub(crate) fn decode_finish(
+        &self,
+        config: &ModelConfig,
+        mut hidden: Vec<f32>,
+        attended: &[f32],
+        n: usize,
+    ) -> Vec<f32> {
+        add(&mut hidden, &self.o.decode(attended, n));
+        let x = norm::forward(&hidden, &self.post_norm, config.norm_eps).0;
+        let activated = swiglu(&self.gate.decode(&x, n), &self.up.decode(&x, n));
+        add(&mut hidden, &self.down.decode(&activated, n));
+        hidden
     }
 
     /// Adds the gradients of the weights, and turns the gradient of the output

@@ -1,6 +1,7 @@
 //! A projection `y = x W^T + b` on slices.
 
 use super::elementwise::{add_bias, add_column_sums};
+use super::few;
 use super::gemm::{Mat, Threads, Write, matmul};
 use super::view::View;
 use crate::model::Linear;
@@ -41,6 +42,16 @@ impl HostLinear {
             Write::Replace,
             Threads::All,
         );
+        if let Some(bias) = &self.bias {
+            add_bias(&mut y, bias);
+        }
+        y
+    }
+
+    /// As [`HostLinear::forward`], for decoding: a row's result does not depend
+    /// on the other rows.
+    pub(crate) fn decode(&self, x: &[f32], n: usize) -> Vec<f32> {
+        let mut y = few::project(x, n, &self.weight, self.outputs);
         if let Some(bias) = &self.bias {
             add_bias(&mut y, bias);
         }

@@ -8,7 +8,10 @@
 
 mod adamw;
 mod attention;
+mod cache;
+mod decode;
 mod elementwise;
+mod few;
 mod gemm;
 mod head;
 mod layer;
@@ -19,6 +22,7 @@ mod trunk;
 mod view;
 
 pub(crate) use adamw::{Step, sum_of_squares, update};
+pub(crate) use cache::Cache;
 pub(crate) use head::{HostHead, TokenGrad, TokenStats};
 pub(crate) use trunk::{HostModel, HostPass};
 pub(crate) use view::{View, tensor, values};

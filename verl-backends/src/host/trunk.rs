@@ -49,10 +49,28 @@ impl HostModel {
             on_keys(saved.k, saved.v);
             hidden = out;
         }
-        norm::forward(&hidden, &self.norm, self.config.norm_eps).0
+        self.final_norm(&hidden)
     }
 
-    fn embed(&self, ids: &[TokenId]) -> Vec<f32> {
+    pub(crate) fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    pub(crate) fn layers(&self) -> &[HostLayer] {
+        &self.layers
+    }
+
+    /// Keys (or values) that a layer caches of one token.
+    pub(crate) fn cached_values(&self) -> usize {
+        self.config.kv_heads * self.config.head_dim
+    }
+
+    /// The last norm.
+    pub(crate) fn final_norm(&self, hidden: &[f32]) -> Vec<f32> {
+        norm::forward(hidden, &self.norm, self.config.norm_eps).0
+    }
+
+    pub(crate) fn embed(&self, ids: &[TokenId]) -> Vec<f32> {
         let width = self.config.hidden;
         let mut rows = vec![0f32; ids.len() * width];
         rows.par_chunks_exact_mut(width)

@@ -1,0 +1,176 @@
+//! Projections of few rows, as decoding needs them: every weight is read once,
+//! from where it lies, and a row's result does not depend on its company.
+
+use super::rows::vectorised;
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+/// Values of the weight a task reads at a time.
+const TASK: usize = 1 << 16;
+
+/// `y = x W^T`: `[n, in]` times `[out, in]` gives `[n, out]`.
+pub(crate) fn project(x: &[f32], n: usize, weight: &[f32], outputs: usize) -> Vec<f32> {
+    if n == 0 {
+        return Vec::new();
+    }
+    let width = weight.len() / outputs.max(1);
+    let step = (TASK / width.max(1)).max(4);
+    // Output after output, as the tasks produce them.
+    let mut columns = vec![0f32; outputs * n];
+    columns
+        .par_chunks_mut(step * n)
+        .zip(weight.par_chunks(step * width))
+        .for_each(|(out, weight)| {
+            Arch::new().dispatch(Products {
+                x,
+                weight,
+                width,
+                out,
+                n,
+            })
+        });
+    match n {
+        1 => columns,
+        _ => transposed(&columns, outputs, n),
+    }
+}
+
+/// `[rows, n] -> [n, rows]`.
+fn transposed(columns: &[f32], rows: usize, n: usize) -> Vec<f32> {
+    const BLOCK: usize = 512;
+    let mut out = vec![0f32; columns.len()];
+    let mut pieces: Vec<Vec<&mut [f32]>> = (0..rows.div_ceil(BLOCK)).map(|_| Vec::new()).collect();
+    for row in out.chunks_mut(rows) {
+        for (block, piece) in pieces.iter_mut().zip(row.chunks_mut(BLOCK)) {
+            block.push(piece);
+        }
+    }
+    pieces
+        .into_par_iter()
+        .zip(columns.par_chunks(BLOCK * n))
+        .for_each(|(mut pieces, columns)| {
+            vectorised(|| {
+                for (j, piece) in pieces.iter_mut().enumerate() {
+                    for (value, column) in piece.iter_mut().zip(columns.chunks_exact(n)) {
+                        *value = column[j];
+                    }
+                }
+            })
+        });
+    out
+}
+
+/// The products of some rows of the weight with all rows of `x`.
+struct Products<'a> {
+    x: &'a [f32],
+    weight: &'a [f32],
+    width: usize,
+    /// `[weight rows, n]`.
+    out: &'a mut [f32],
+    n: usize,
+}
+
+impl WithSimd for Products<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        // As many running sums as the registers hold.
+        match S::REGISTER_COUNT > 16 {
+            true => self.tiles::<S, 4, 6>(simd),
+            false => self.tiles::<S, 3, 3>(simd),
+        }
+    }
+}
+
+impl Products<'_> {
+    #[inline(always)]
+    fn tiles<S: Simd, const W: usize, const X: usize>(&mut self, simd: S) {
+        let rows = self.weight.len() / self.width;
+        let mut first = 0;
+        while first + W <= rows {
+            self.strip::<S, W, X>(simd, first);
+            first += W;
+        }
+        while first < rows {
+            self.strip::<S, 1, X>(simd, first);
+            first += 1;
+        }
+    }
+
+    /// `W` rows of the weight with all rows of `x`.
+    #[inline(always)]
+    fn strip<S: Simd, const W: usize, const X: usize>(&mut self, simd: S, first: usize) {
+        let mut row = 0;
+        while row + X <= self.n {
+            self.tile::<S, W, X>(simd, first, row);
+            row += X;
+        }
+        while row < self.n {
+            self.tile::<S, W, 1>(simd, first, row);
+            row += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn tile<S: Simd, const W: usize, const X: usize>(&mut self, simd: S, first: usize, row: usize) {
+        let width = self.width;
+        let w: [&[f32]; W] = std::array::from_fn(|i| &self.weight[(first + i) * width..][..width]);
+        let x: [&[f32]; X] = std::array::from_fn(|i| &self.x[(row + i) * width..][..width]);
+        let products = products(simd, w, x);
+        for (i, products) in products.iter().enumerate() {
+            let at = (first + i) * self.n + row;
+            self.out[at..at + X].copy_from_slice(products);
+        }
+    }
+}
+
+/// All inner products of `W` and `X` rows of equal length.
+#[inline(always)]
+fn products<S: Simd, const W: usize, const X: usize>(
+    simd: S,
+    w: [&[f32]; W],
+    x: [&[f32]; X],
+) -> [[f32; X]; W] {
+    let (w, x) = (w.map(S::as_simd_f32s), x.map(S::as_simd_f32s));
+    let vectors = w[0].0.len();
+    let (wide_w, wide_x) = (w.map(|w| &w.0[..vectors]), x.map(|x| &x.0[..vectors]));
+    let mut sums = [[simd.splat_f32s(0.0); X]; W];
+    for i in 0..vectors {
+        let w: [S::f32s; W] = std::array::from_fn(|r| wide_w[r][i]);
+        for c in 0..X {
+            let x = wide_x[c][i];
+            for r in 0..W {
+                sums[r][c] = simd.mul_add_f32s(w[r], x, sums[r][c]);
+            }
+        }
+    }
+    std::array::from_fn(|r| {
+        std::array::from_fn(|c| {
+            let rest = w[r].1.iter().zip(x[c].1).map(|(w, x)| w * x);
+            simd.reduce_sum_f32s(sums[r][c]) + rest.sum::<f32>()
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_do_not_depend_on_the_number_of_rows() {
+        for (width, outputs) in [(1, 1), (37, 9), (160, 700)] {
+            let value = |i: usize| ((i * 7919) % 211) as f32 / 211.0 - 0.5;
+            let weight: Vec<f32> = (0..width * outputs).map(value).collect();
+            let x: Vec<f32> = (0..23 * width).map(|i| value(i + 5)).collect();
+            let all = project(&x, 23, &weight, outputs);
+            for (x, y) in x.chunks(width).zip(all.chunks(outputs)) {
+                assert_eq!(project(x, 1, &weight, outputs), y);
+                for (w, y) in weight.chunks(width).zip(y) {
+                    let want: f64 = x.iter().zip(w).map(|(x, w)| f64::from(x * w)).sum();
+                    assert!((want - f64::from(*y)).abs() < 1e-5, "{want} {y}");
+                }
+            }
+        }
+    }
+}
