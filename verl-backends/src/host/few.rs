@@ -77,7 +77,7 @@ impl WithSimd for Products<'_> {
     fn with_simd<S: Simd>(mut self, simd: S) {
         // As many running sums as the registers hold.
         match S::REGISTER_COUNT > 16 {
-            true => self.tiles::<S, 4, 6>(simd),
+            true => self.tiles::<S, 6, 4>(simd),
             false => self.tiles::<S, 3, 3>(simd),
         }
     }
@@ -106,18 +106,26 @@ impl Products<'_> {
             self.tile::<S, W, X>(simd, first, row);
             row += X;
         }
-        while row < self.n {
+        while row + 2 <= self.n {
+            self.tile::<S, W, 2>(simd, first, row);
+            row += 2;
+        }
+        if row < self.n {
             self.tile::<S, W, 1>(simd, first, row);
-            row += 1;
         }
     }
 
     #[inline(always)]
     fn tile<S: Simd, const W: usize, const X: usize>(&mut self, simd: S, first: usize, row: usize) {
         let width = self.width;
-        let w: [&[f32]; W] = std::array::from_fn(|i| &self.weight[(first + i) * width..][..width]);
-        let x: [&[f32]; X] = std::array::from_fn(|i| &self.x[(row + i) * width..][..width]);
-        let products = products(simd, w, x);
+        let (mut w, mut x) = ([&[][..]; W], [&[][..]; X]);
+        for (i, w) in w.iter_mut().enumerate() {
+            *w = &self.weight[(first + i) * width..][..width];
+        }
+        for (i, x) in x.iter_mut().enumerate() {
+            *x = &self.x[(row + i) * width..][..width];
+        }
+        let products = products::<S, W, X>(simd, w, x);
         for (i, products) in products.iter().enumerate() {
             let at = (first + i) * self.n + row;
             self.out[at..at + X].copy_from_slice(products);
@@ -132,25 +140,35 @@ fn products<S: Simd, const W: usize, const X: usize>(
     w: [&[f32]; W],
     x: [&[f32]; X],
 ) -> [[f32; X]; W] {
-    let (w, x) = (w.map(S::as_simd_f32s), x.map(S::as_simd_f32s));
-    let vectors = w[0].0.len();
-    let (wide_w, wide_x) = (w.map(|w| &w.0[..vectors]), x.map(|x| &x.0[..vectors]));
+    let vectors = w[0].len() / S::F32_LANES;
+    let whole = vectors * S::F32_LANES;
+    let (mut wide_w, mut wide_x) = ([&[][..]; W], [&[][..]; X]);
+    for (wide, w) in wide_w.iter_mut().zip(w) {
+        *wide = &S::as_simd_f32s(w).0[..vectors];
+    }
+    for (wide, x) in wide_x.iter_mut().zip(x) {
+        *wide = &S::as_simd_f32s(x).0[..vectors];
+    }
     let mut sums = [[simd.splat_f32s(0.0); X]; W];
     for i in 0..vectors {
-        let w: [S::f32s; W] = std::array::from_fn(|r| wide_w[r][i]);
-        for c in 0..X {
-            let x = wide_x[c][i];
-            for r in 0..W {
-                sums[r][c] = simd.mul_add_f32s(w[r], x, sums[r][c]);
+        for r in 0..W {
+            let w = wide_w[r][i];
+            for c in 0..X {
+                sums[r][c] = simd.mul_add_f32s(w, wide_x[c][i], sums[r][c]);
             }
         }
     }
-    std::array::from_fn(|r| {
-        std::array::from_fn(|c| {
-            let rest = w[r].1.iter().zip(x[c].1).map(|(w, x)| w * x);
-            simd.reduce_sum_f32s(sums[r][c]) + rest.sum::<f32>()
-        })
-    })
+    let mut products = [[0f32; X]; W];
+    for r in 0..W {
+        for c in 0..X {
+            let mut rest = 0.0;
+            for (w, x) in w[r][whole..].iter().zip(&x[c][whole..]) {
+                rest += w * x;
+            }
+            products[r][c] = simd.reduce_sum_f32s(sums[r][c]) + rest;
+        }
+    }
+    products
 }
 
 #[cfg(test)]
