@@ -25,7 +25,7 @@ pub(crate) fn update(step: Step, param: &[f32], grad: &mut [f32], m: &mut [f32],
         .zip(param.par_chunks(PIECE))
         .zip(m.par_chunks_mut(PIECE).zip(v.par_chunks_mut(PIECE)))
         .for_each(|((grad, param), (m, v))| {
-            vectorised(|| {
+            vectorised!({
                 let moments = m.iter_mut().zip(v);
                 for ((g, p), (m, v)) in grad.iter_mut().zip(param).zip(moments) {
                     *m = b1 * *m + (1.0 - b1) * *g;
@@ -41,7 +41,7 @@ pub(crate) fn update(step: Step, param: &[f32], grad: &mut [f32], m: &mut [f32],
 pub(crate) fn sum_of_squares(values: &[f32]) -> f64 {
     let pieces: Vec<f64> = values
         .par_chunks(PIECE)
-        .map(|piece| vectorised(|| super::rows::sum_of(piece, |v| v * v)).into())
+        .map(|piece| vectorised!(super::rows::sum_of(piece, |v| v * v)).into())
         .collect();
     pieces.into_iter().sum()
 }

@@ -263,7 +263,7 @@ impl<'a> Task<'a> {
             let mut running = Running::new(rows, width);
             for keys in self.key_tiles(&tokens) {
                 let mut scores = self.scores(&queries, &keys);
-                vectorised(|| {
+                vectorised!({
                     for (row, scores) in scores.chunks_exact_mut(keys.len()).enumerate() {
                         running.take(row, scores, self.columns(&tokens, row, &keys));
                     }
@@ -298,9 +298,12 @@ impl<'a> Task<'a> {
             let d_out = self.rows_of(attended.d_out, width, &tokens);
             let out = self.rows_of(attended.out, width, &tokens);
             let logs = self.rows_of(attended.denominators, 1, &tokens);
-            let pull: Vec<f32> = vectorised(|| {
+            let mut pull = vec![0f32; logs.len()];
+            vectorised!({
                 let rows = d_out.chunks_exact(width).zip(out.chunks_exact(width));
-                rows.map(|(d, o)| dot(d, o)).collect()
+                for (pull, (d, out)) in pull.iter_mut().zip(rows) {
+                    *pull = dot(d, out);
+                }
             });
             let rows = logs.len();
             let mut d_q = vec![0f32; queries.len()];
@@ -320,7 +323,7 @@ impl<'a> Task<'a> {
                     Write::Replace,
                     Threads::One,
                 );
-                vectorised(|| {
+                vectorised!({
                     let rows = weights
                         .chunks_exact_mut(n)
                         .zip(d_scores.chunks_exact_mut(n));

@@ -92,7 +92,7 @@ fn attend(q: &[f32], caches: &[&mut Cache], layer: usize, heads: Heads) -> Vec<f
         .for_each(|(i, (out, q))| {
             let (row, head) = (i / heads.key, i % heads.key);
             let keys = caches[row].layer(layer);
-            vectorised(|| attend_one(out, q, keys, heads, head));
+            vectorised!(attend_one(out, q, keys, heads, head));
         });
     out
 }

@@ -1,6 +1,6 @@
 //! The small operations between the matrix products.
 
-use super::rows::{exp, for_row_pairs, for_rows};
+use super::rows::{exp, for_row_pairs, for_rows, vectorised};
 use rayon::prelude::*;
 
 /// Values per task of a flat pass.
@@ -10,9 +10,11 @@ const PIECE: usize = 1 << 14;
 pub(crate) fn swiglu(gate: &[f32], up: &[f32]) -> Vec<f32> {
     let mut out = vec![0f32; gate.len()];
     for_rows(&mut out, 1, |at, out| {
-        for ((out, g), u) in out.iter_mut().zip(&gate[at..]).zip(&up[at..]) {
-            *out = g * u / (1.0 + exp(-g));
-        }
+        vectorised!({
+            for ((out, g), u) in out.iter_mut().zip(&gate[at..]).zip(&up[at..]) {
+                *out = g * u / (1.0 + exp(-g));
+            }
+        })
     });
     out
 }
@@ -21,30 +23,36 @@ pub(crate) fn swiglu(gate: &[f32], up: &[f32]) -> Vec<f32> {
 /// [`swiglu`]'s result.
 pub(crate) fn swiglu_backward(d: &[f32], gate: &mut [f32], up: &mut [f32]) {
     for_row_pairs((gate, 1), (up, 1), |at, gate, up| {
-        for ((g, u), d) in gate.iter_mut().zip(up).zip(&d[at..]) {
-            let sigmoid = 1.0 / (1.0 + exp(-*g));
-            let silu = *g * sigmoid;
-            *g = d * *u * (sigmoid + silu * (1.0 - sigmoid));
-            *u = d * silu;
-        }
+        vectorised!({
+            for ((g, u), d) in gate.iter_mut().zip(up).zip(&d[at..]) {
+                let sigmoid = 1.0 / (1.0 + exp(-*g));
+                let silu = *g * sigmoid;
+                *g = d * *u * (sigmoid + silu * (1.0 - sigmoid));
+                *u = d * silu;
+            }
+        })
     });
 }
 
 /// `a += b`.
 pub(crate) fn add(a: &mut [f32], b: &[f32]) {
     for_rows(a, 1, |at, a| {
-        for (a, b) in a.iter_mut().zip(&b[at..]) {
-            *a += b;
-        }
+        vectorised!({
+            for (a, b) in a.iter_mut().zip(&b[at..]) {
+                *a += b;
+            }
+        })
     });
 }
 
 /// Adds a bias to every row.
 pub(crate) fn add_bias(rows: &mut [f32], bias: &[f32]) {
     for_rows(rows, bias.len(), |_, rows| {
-        for row in rows.chunks_exact_mut(bias.len()) {
-            row.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
-        }
+        vectorised!({
+            for row in rows.chunks_exact_mut(bias.len()) {
+                row.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
+            }
+        })
     });
 }
 
@@ -91,18 +99,20 @@ impl Rotation {
         let half = self.half;
         let sign = if turn == Turn::Forward { scale } else { -scale };
         for_rows(rows, heads * 2 * half, |first, rows| {
-            for (i, row) in rows.chunks_exact_mut(heads * 2 * half).enumerate() {
-                let at = (first + i) * half..(first + i + 1) * half;
-                let (cos, sin) = (&self.cos[at.clone()], &self.sin[at]);
-                for head in row.chunks_exact_mut(2 * half) {
-                    let (a, b) = head.split_at_mut(half);
-                    for (((a, b), c), s) in a.iter_mut().zip(b).zip(cos).zip(sin) {
-                        let (x, y) = (*a, *b);
-                        *a = x * c * scale - y * s * sign;
-                        *b = y * c * scale + x * s * sign;
+            vectorised!({
+                for (i, row) in rows.chunks_exact_mut(heads * 2 * half).enumerate() {
+                    let at = (first + i) * half..(first + i + 1) * half;
+                    let (cos, sin) = (&self.cos[at.clone()], &self.sin[at]);
+                    for head in row.chunks_exact_mut(2 * half) {
+                        let (a, b) = head.split_at_mut(half);
+                        for (((a, b), c), s) in a.iter_mut().zip(b).zip(cos).zip(sin) {
+                            let (x, y) = (*a, *b);
+                            *a = x * c * scale - y * s * sign;
+                            *b = y * c * scale + x * s * sign;
+                        }
                     }
                 }
-            }
+            })
         });
     }
 }

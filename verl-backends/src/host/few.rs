@@ -49,7 +49,7 @@ fn transposed(columns: &[f32], rows: usize, n: usize) -> Vec<f32> {
         .into_par_iter()
         .zip(columns.par_chunks(BLOCK * n))
         .for_each(|(mut pieces, columns)| {
-            vectorised(|| {
+            vectorised!({
                 for (j, piece) in pieces.iter_mut().enumerate() {
                     for (value, column) in piece.iter_mut().zip(columns.chunks_exact(n)) {
                         *value = column[j];

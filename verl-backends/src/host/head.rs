@@ -98,7 +98,7 @@ impl HostHead<'_> {
                 .zip(running.par_chunks_mut(ROWS))
                 .zip(targets.par_chunks(ROWS))
                 .for_each(|((logits, running), targets)| {
-                    vectorised(|| {
+                    vectorised!({
                         let rows = logits.chunks_exact_mut(v).zip(running).zip(targets);
                         for ((logits, running), target) in rows {
                             self.temper(logits);
@@ -145,7 +145,7 @@ impl HostHead<'_> {
                     .par_chunks_mut(ROWS * v)
                     .zip(tokens.par_chunks(ROWS))
                     .for_each(|(logits, tokens)| {
-                        vectorised(|| {
+                        vectorised!({
                             for (logits, token) in logits.chunks_exact_mut(v).zip(tokens) {
                                 self.temper(logits);
                                 self.logit_gradients(logits, token, tile.start);

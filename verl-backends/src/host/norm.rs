@@ -13,12 +13,14 @@ pub(crate) fn forward(x: &[f32], weight: &[f32], eps: f64) -> (Vec<f32>, Scales)
     let mut y = vec![0f32; x.len()];
     let mut scales = vec![0f32; x.len() / width];
     for_row_pairs((&mut y, width), (&mut scales, 1), |first, y, scales| {
-        let x = x[first * width..].chunks_exact(width);
-        for ((y, scale), x) in y.chunks_exact_mut(width).zip(scales).zip(x) {
-            let mean = sum_of(x, |v| v * v) / width as f32;
-            *scale = 1.0 / (mean + eps as f32).sqrt();
-            apply(y, x, weight, *scale);
-        }
+        vectorised!({
+            let x = x[first * width..].chunks_exact(width);
+            for ((y, scale), x) in y.chunks_exact_mut(width).zip(scales).zip(x) {
+                let mean = sum_of(x, |v| v * v) / width as f32;
+                *scale = 1.0 / (mean + eps as f32).sqrt();
+                apply(y, x, weight, *scale);
+            }
+        })
     });
     (y, scales)
 }
@@ -28,10 +30,12 @@ pub(crate) fn again(x: &[f32], weight: &[f32], scales: &[f32]) -> Vec<f32> {
     let width = weight.len();
     let mut y = vec![0f32; x.len()];
     for_rows(&mut y, width, |first, y| {
-        let x = x[first * width..].chunks_exact(width);
-        for ((y, x), scale) in y.chunks_exact_mut(width).zip(x).zip(&scales[first..]) {
-            apply(y, x, weight, *scale);
-        }
+        vectorised!({
+            let x = x[first * width..].chunks_exact(width);
+            for ((y, x), scale) in y.chunks_exact_mut(width).zip(x).zip(&scales[first..]) {
+                apply(y, x, weight, *scale);
+            }
+        })
     });
     y
 }
@@ -66,7 +70,7 @@ pub(crate) fn backward(
                 .chunks_exact(width)
                 .zip(x[at * width..].chunks_exact(width))
                 .zip(&scales[at..]);
-            vectorised(|| {
+            vectorised!({
                 let mut weighted = vec![0f32; width];
                 for (d_x, ((d, x), scale)) in d_x.chunks_exact_mut(width).zip(rows) {
                     for ((wd, d), w) in weighted.iter_mut().zip(d).zip(weight) {

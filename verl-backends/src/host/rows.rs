@@ -1,16 +1,22 @@
-//! Passes over the rows of a matrix: on all threads, in the widest vector
-//! instructions the machine has.
+//! Passes over the rows of a matrix, on all threads and in vector instructions.
 
 use rayon::prelude::*;
 
 /// Values a task works on at a time.
 const TASK: usize = 1 << 14;
 
-/// Runs loops compiled for the machine's vector instructions.
-#[inline(always)]
-pub(crate) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
-    pulp::Arch::new().dispatch(work)
+/// Runs an expression compiled for the machine's widest vector instructions.
+///
+/// What it calls must be `#[inline(always)]` to be compiled along with it.
+macro_rules! vectorised {
+    ($work:expr) => {
+        pulp::Arch::new().dispatch(
+            #[inline(always)]
+            || $work,
+        )
+    };
 }
+pub(crate) use vectorised;
 
 /// Calls `work(first row, rows)` on pieces of a matrix with rows of `width`.
 pub(crate) fn for_rows(matrix: &mut [f32], width: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
@@ -18,7 +24,7 @@ pub(crate) fn for_rows(matrix: &mut [f32], width: usize, work: impl Fn(usize, &m
     matrix
         .par_chunks_mut(rows * width)
         .enumerate()
-        .for_each(|(i, piece)| vectorised(|| work(i * rows, piece)));
+        .for_each(|(i, piece)| work(i * rows, piece));
 }
 
 /// As [`for_rows`], with a second matrix of as many rows.
@@ -31,7 +37,7 @@ pub(crate) fn for_row_pairs(
     a.par_chunks_mut(rows * a_width)
         .zip(b.par_chunks_mut(rows * b_width))
         .enumerate()
-        .for_each(|(i, (a, b))| vectorised(|| work(i * rows, a, b)));
+        .for_each(|(i, (a, b))| work(i * rows, a, b));
 }
 
 fn rows_per_task(width: usize) -> usize {
