@@ -26,7 +26,7 @@ pub(crate) fn update(step: Step, param: &[f32], grad: &mut [f32], m: &mut [f32],
         .zip(m.par_chunks_mut(PIECE).zip(v.par_chunks_mut(PIECE)))
         .for_each(|((grad, param), (m, v))| {
             vectorised!({
-                let moments = m.iter_mut().zip(v);
+                let moments = m.iter_mut().zip(v.iter_mut());
                 for ((g, p), (m, v)) in grad.iter_mut().zip(param).zip(moments) {
                     *m = b1 * *m + (1.0 - b1) * *g;
                     *v = b2 * *v + (1.0 - b2) * *g * *g;

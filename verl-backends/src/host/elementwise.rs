@@ -24,7 +24,7 @@ pub(crate) fn swiglu(gate: &[f32], up: &[f32]) -> Vec<f32> {
 pub(crate) fn swiglu_backward(d: &[f32], gate: &mut [f32], up: &mut [f32]) {
     for_row_pairs((gate, 1), (up, 1), |at, gate, up| {
         vectorised!({
-            for ((g, u), d) in gate.iter_mut().zip(up).zip(&d[at..]) {
+            for ((g, u), d) in gate.iter_mut().zip(up.iter_mut()).zip(&d[at..]) {
                 let sigmoid = 1.0 / (1.0 + exp(-*g));
                 let silu = *g * sigmoid;
                 *g = d * *u * (sigmoid + silu * (1.0 - sigmoid));

@@ -99,7 +99,10 @@ impl HostHead<'_> {
                 .zip(targets.par_chunks(ROWS))
                 .for_each(|((logits, running), targets)| {
                     vectorised!({
-                        let rows = logits.chunks_exact_mut(v).zip(running).zip(targets);
+                        let rows = logits
+                            .chunks_exact_mut(v)
+                            .zip(running.iter_mut())
+                            .zip(targets);
                         for ((logits, running), target) in rows {
                             self.temper(logits);
                             running.take(logits, (*target as usize).wrapping_sub(tile.start));

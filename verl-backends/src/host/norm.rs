@@ -15,7 +15,7 @@ pub(crate) fn forward(x: &[f32], weight: &[f32], eps: f64) -> (Vec<f32>, Scales)
     for_row_pairs((&mut y, width), (&mut scales, 1), |first, y, scales| {
         vectorised!({
             let x = x[first * width..].chunks_exact(width);
-            for ((y, scale), x) in y.chunks_exact_mut(width).zip(scales).zip(x) {
+            for ((y, scale), x) in y.chunks_exact_mut(width).zip(scales.iter_mut()).zip(x) {
                 let mean = sum_of(x, |v| v * v) / width as f32;
                 *scale = 1.0 / (mean + eps as f32).sqrt();
                 apply(y, x, weight, *scale);
@@ -72,7 +72,7 @@ pub(crate) fn backward(
                 .zip(&scales[at..]);
             vectorised!({
                 let mut weighted = vec![0f32; width];
-                for (d_x, ((d, x), scale)) in d_x.chunks_exact_mut(width).zip(rows) {
+                for (d_x, ((d, x), scale)) in d_x.chunks_exact_mut(width).zip(rows.clone()) {
                     for ((wd, d), w) in weighted.iter_mut().zip(d).zip(weight) {
                         *wd = d * w;
                     }

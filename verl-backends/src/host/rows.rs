@@ -10,13 +10,28 @@ const TASK: usize = 1 << 14;
 /// What it calls must be `#[inline(always)]` to be compiled along with it.
 macro_rules! vectorised {
     ($work:expr) => {
-        pulp::Arch::new().dispatch(
+        pulp::Arch::new().dispatch($crate::host::rows::Vectorised(
             #[inline(always)]
             || $work,
-        )
+        ))
     };
 }
 pub(crate) use vectorised;
+
+/// Work to be compiled several times, for each set of instructions.
+///
+/// `FnMut`, because calling such a closure as `FnOnce` goes through a shim that
+/// is not inlined, and so not vectorised.
+pub(crate) struct Vectorised<F>(pub(crate) F);
+
+impl<R, F: FnMut() -> R> pulp::WithSimd for Vectorised<F> {
+    type Output = R;
+
+    #[inline(always)]
+    fn with_simd<S: pulp::Simd>(mut self, _: S) -> R {
+        (self.0)()
+    }
+}
 
 /// Calls `work(first row, rows)` on pieces of a matrix with rows of `width`.
 pub(crate) fn for_rows(matrix: &mut [f32], width: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
