@@ -8,6 +8,7 @@ use verl_algos::Catalogue;
 use verl_backends::burn::tensor::Device;
 use verl_backends::engine::{CausalPolicy, EngineOptions, Schedule, ValueCritic};
 use verl_backends::generate::{GeneratorOptions, NativeGenerator};
+use verl_backends::model::Model;
 use verl_backends::optim::{AdamW, AdamWConfig};
 use verl_backends::text::HfTokenizer;
 use verl_backends::weights::load_model;
@@ -207,21 +208,23 @@ fn models(
         }
     }
     let vocab = Some(tokenizer.vocab_size());
-    let model = load_model(&config.actor.model.path, device)?;
+    let load = |path: &std::path::Path| -> Result<Model> {
+        let mut model = load_model(path, device)?;
+        model.kernels = config.actor.model.kernels;
+        Ok(model)
+    };
+    let model = load(&config.actor.model.path)?;
     let critic = match algorithm.requirements().critic {
         true => {
             let base = if critic_path == config.actor.model.path {
                 model.clone()
             } else {
-                load_model(critic_path, device)?
+                load(critic_path)?
             };
-            let options = engine(
-                &config.critic.optim,
-                plan.total_critic_updates(),
-                config.critic.grad_clip,
-                None,
-            );
-            let critic = ValueCritic::new(base, Box::new(adamw(&config.critic.optim)), options)?;
+            let updates = plan.total_critic_updates();
+            let optim = &config.critic.optim;
+            let options = engine(config, optim, updates, config.critic.grad_clip, None);
+            let critic = ValueCritic::new(base, Box::new(adamw(optim)), options)?;
             Some(Box::new(critic) as Box<dyn Critic>)
         }
         false => None,
@@ -230,7 +233,8 @@ fn models(
         Some(implicit) => {
             let mut optim = config.actor.optim.clone();
             optim.lr = implicit.lr.unwrap_or(optim.lr);
-            let options = engine(&optim, plan.total_updates(), config.actor.grad_clip, vocab);
+            let updates = plan.total_updates();
+            let options = engine(config, &optim, updates, config.actor.grad_clip, vocab);
             let model = CausalPolicy::new(model.clone(), Box::new(adamw(&optim)), options)?;
             Some(Box::new(model) as Box<dyn Policy>)
         }
@@ -243,6 +247,7 @@ fn models(
         tokenizer: Some(tokenizer.clone()),
     };
     let options = engine(
+        config,
         &config.actor.optim,
         plan.total_updates(),
         config.actor.grad_clip,
@@ -259,6 +264,7 @@ fn models(
 }
 
 fn engine(
+    config: &RunConfig,
     optim: &OptimConfig,
     updates: u64,
     grad_clip: Option<f64>,
@@ -268,6 +274,7 @@ fn engine(
     EngineOptions {
         schedule: Schedule::new(move |update| schedule.lr_at(update)),
         grad_clip: grad_clip.unwrap_or(f64::INFINITY),
+        checkpoint_every: config.actor.model.checkpoint_every,
         vocab,
         ..EngineOptions::default()
     }
@@ -338,6 +345,7 @@ fn settings(config: &RunConfig, plan: &Plan) -> Result<TrainSettings> {
         critic_warmup: Some(plan.critic_warmup),
         shuffle: config.data.shuffle,
         sampling: config.rollout.sampling(),
+        reuse_log_probs: config.rollout.reuse_log_probs,
         max_skipped_updates: training.max_skipped_updates,
         reward_workers: config.reward.workers.unwrap_or_else(cores),
         reward_timeout: Duration::from_secs_f64(config.reward.timeout_s),

@@ -102,25 +102,50 @@ fn attend(q: &[f32], caches: &[&mut Cache], layer: usize, heads: Heads) -> Vec<f
 fn attend_one(out: &mut [f32], q: &[f32], keys: [&Keys; 2], heads: Heads, head: usize) {
     let (width, stride) = (heads.width, heads.key * heads.width);
     let tokens: usize = keys.iter().map(|k| k.k.len() / stride).sum();
-    let hidden = tokens.saturating_sub(heads.window.unwrap_or(tokens));
+    let mut hidden = tokens.saturating_sub(heads.window.unwrap_or(tokens));
+    let per_key = heads.query / heads.key;
+    let seen = tokens - hidden;
+    let mut scores = vec![0f32; per_key * seen];
+    // Each part's rows that are seen, and the first one's number.
+    let mut parts = [(&[][..], &[][..], 0); 2];
+    let mut first = 0;
+    for (part, keys) in parts.iter_mut().zip(keys) {
+        let skip = hidden.min(keys.k.len() / stride);
+        *part = (&keys.k[skip * stride..], &keys.v[skip * stride..], first);
+        first += part.0.len() / stride;
+        hidden -= skip;
+    }
     let at = head * width;
-    let of = |values: fn(&Keys) -> &[f32]| {
-        let rows = keys
-            .into_iter()
-            .flat_map(move |k| values(k).chunks_exact(stride));
-        rows.skip(hidden).map(move |row| &row[at..at + width])
-    };
-    let mut scores = vec![0f32; tokens - hidden];
-    for (q, out) in q.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
-        for (score, k) in scores.iter_mut().zip(of(|k| &k.k)) {
-            *score = dot(q, k);
+    for (k, _, first) in parts {
+        for (i, row) in k.chunks_exact(stride).enumerate() {
+            for (j, q) in q.chunks_exact(width).enumerate() {
+                scores[j * seen + first + i] = dot(q, &row[at..at + width]);
+            }
         }
-        let largest = max_of(&scores);
-        scores.iter_mut().for_each(|s| *s = exp(*s - largest));
-        let scale = 1.0 / sum_of(&scores, |s| s);
-        for (score, v) in scores.iter().zip(of(|k| &k.v)) {
-            let weight = score * scale;
-            out.iter_mut().zip(v).for_each(|(o, v)| *o += weight * v);
+    }
+    for scores in scores.chunks_exact_mut(seen) {
+        softmax(scores);
+    }
+    for (_, v, first) in parts {
+        for (i, row) in v.chunks_exact(stride).enumerate() {
+            for (j, out) in out.chunks_exact_mut(width).enumerate() {
+                let weight = scores[j * seen + first + i];
+                for (o, v) in out.iter_mut().zip(&row[at..at + width]) {
+                    *o += weight * v;
+                }
+            }
         }
+    }
+}
+
+#[inline(always)]
+fn softmax(scores: &mut [f32]) {
+    let largest = max_of(scores);
+    for score in scores.iter_mut() {
+        *score = exp(*score - largest);
+    }
+    let scale = 1.0 / sum_of(scores, |s| s);
+    for score in scores.iter_mut() {
+        *score *= scale;
     }
 }

@@ -17,5 +17,6 @@ pub use config::{HeadKind, ModelConfig, MoeConfig, RopeConfig, RopeScaling};
 pub(crate) use forward::id_tensor;
 pub use forward::{Observe, rms_norm};
 pub use layout::{AttentionUnit, Layout, Rows, Segment};
-pub use params::{Head, Kernels, Layer, Linear, Mlp, Model, ParamMut, Visit};
+pub use params::{Head, Layer, Linear, Mlp, Model, ParamMut, Visit};
 pub use rope::RopeTable;
+pub use verl_core::config::Kernels;

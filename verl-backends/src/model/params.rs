@@ -5,8 +5,8 @@ use burn::tensor::{Device, Tensor, TensorData};
 use rand::RngExt as _;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use verl_core::config::Kernels;
 use verl_core::rollout::WeightTensor;
 
 /// A projection `y = x W^T + b`; the weight is `[out, in]` as on disk.
@@ -86,19 +86,6 @@ pub struct Model {
     pub head: Head,
     /// What runs the layers.
     pub kernels: Kernels,
-}
-
-/// Which code runs a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kernels {
-    /// The library's own kernels where they can serve (dense f32 layers on the
-    /// CPU device), burn's operations elsewhere.
-    #[default]
-    Fused,
-    /// burn's operations everywhere: the reference that the kernels are tested
-    /// against.
-    Plain,
 }
 
 /// A parameter in place.

@@ -29,6 +29,10 @@ const KEYS: &[(&str, &str)] = &[
     ("actor.kl_loss_coef", "algorithm.kl_loss_coef"),
     ("actor.kl_loss_type", "algorithm.kl_loss_type"),
     ("actor.loss_agg_mode", "algorithm.loss_agg_mode"),
+    (
+        "actor.model.enable_gradient_checkpointing",
+        "actor.model.checkpoint_every",
+    ),
     ("actor.optim.lr_scheduler_type", "actor.optim.lr_schedule"),
     ("actor.optim.lr_warmup_steps", "actor.optim.warmup_steps"),
     (
@@ -51,6 +55,10 @@ const KEYS: &[(&str, &str)] = &[
     ("data.max_response_length", "rollout.response_length"),
     ("data.seed", "seed"),
     ("data.train_batch_size", "training.train_batch_size"),
+    (
+        "memory_optimization.activation_checkpointing",
+        "actor.model.checkpoint_every",
+    ),
     ("rollout.max_response_length", "rollout.response_length"),
     ("rollout.prompt_length", "data.max_prompt_length"),
     ("training.default_local_dir", "output_dir"),
@@ -119,6 +127,15 @@ fn convert(from: &str, mut entry: Entry) -> Result<Option<Entry>> {
         return Ok(None);
     }
     match (from, entry.value.as_str()) {
+        (
+            "actor.model.enable_gradient_checkpointing"
+            | "memory_optimization.activation_checkpointing",
+            None,
+        ) => match entry.value {
+            Value::Bool(every) => entry.value = json!(u8::from(every)),
+            Value::Null => return Ok(None),
+            _ => {}
+        },
         ("algorithm.loss_mode", Some("vanilla")) => entry.value = json!("clipped"),
         ("algorithm.loss_mode", Some("geo_mean")) => entry.value = json!("gmpo"),
         ("algorithm.loss_mode", Some("gpg")) => entry.value = json!("policy_gradient"),

@@ -113,6 +113,19 @@ pub enum Dtype {
     Float16,
 }
 
+/// Which code runs a model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kernels {
+    /// The library's own kernels where they can serve (dense f32 layers on the
+    /// CPU device), burn's operations elsewhere.
+    #[default]
+    Fused,
+    /// burn's operations everywhere: the reference that the kernels are tested
+    /// against.
+    Plain,
+}
+
 /// A list that may be written as its only item.
 struct OneOrMany(Vec<PathBuf>);
 

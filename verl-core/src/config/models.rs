@@ -1,6 +1,6 @@
 //! `actor` and `critic`: the models that are trained, and how.
 
-use super::Dtype;
+use super::{Dtype, Kernels};
 use crate::math::{LrSchedule, ScheduleKind};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -51,6 +51,11 @@ pub struct ActorModelConfig {
     pub path: PathBuf,
     /// Number format of the weights in memory.
     pub dtype: Dtype,
+    /// What runs the layers; the critic's too.
+    pub kernels: Kernels,
+    /// Layers whose activations are kept at a time; 0 keeps all. The critic's
+    /// too.
+    pub checkpoint_every: usize,
 }
 
 /// AdamW and its learning-rate schedule. Schedules count optimizer updates.

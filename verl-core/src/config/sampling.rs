@@ -23,6 +23,8 @@ pub struct RolloutConfig {
     pub stop: Vec<String>,
     /// Answers sampled at the same time.
     pub max_num_seqs: usize,
+    /// Largest gap at which the sampler's log-probs stand for the policy's own.
+    pub reuse_log_probs: Option<f32>,
     /// What differs in validation.
     pub val_kwargs: ValSamplingConfig,
 }
@@ -38,6 +40,7 @@ impl Default for RolloutConfig {
             response_length: 256,
             stop: Vec::new(),
             max_num_seqs: 64,
+            reuse_log_probs: Some(1e-3),
             val_kwargs: ValSamplingConfig::default(),
         }
     }

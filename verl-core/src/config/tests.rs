@@ -60,10 +60,9 @@ fn what_is_written_reads_back_the_same() {
 #[test]
 fn the_published_recipe_is_used_or_refused_line_by_line() {
     let text = message(&recipe());
-    let expected = "the configuration has 11 problems:
+    let expected = "the configuration has 10 problems:
   - actor.model.tensor_model_parallel_size (line 12): a model runs on one device here; remove the key or set it to 1
   - memory_optimization.param_offload (line 23): weights stay on the device; remove the key or set it to false
-  - memory_optimization.activation_checkpointing (line 24): the training engine decides how activations are stored; remove the key or set it to false
   - parallel.tensor_model_parallel_size (line 27): a model runs on one device here; remove the key or set it to 1
   - parallel.pipeline_model_parallel_size (line 28): a model runs on one device here; remove the key or set it to 1
   - parallel.data_parallel_size (line 29): a model runs on one device here; remove the key or set it to 1

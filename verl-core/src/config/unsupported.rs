@@ -34,7 +34,6 @@ const NO_PADDING: &str = "sequences are always packed without padding; remove th
 const MISSING: &[Missing] = &[
     missing("actor.model.tensor_model_parallel_size", ONE, ONE_DEVICE),
     missing("actor.model.use_remove_padding", ON, NO_PADDING),
-    missing("actor.model.enable_gradient_checkpointing", NONE, "the training engine decides how activations are stored; remove the key"),
     missing("actor.model.lora_rank", "[0, null]", "low-rank adapters are not available; every weight is trained"),
     missing("actor.use_dynamic_bsz", ON, "micro-batches are always filled by tokens; set `actor.ppo_max_token_len_per_gpu`"),
     missing("actor.ulysses_sequence_parallel_size", ONE, ONE_DEVICE),
@@ -48,7 +47,6 @@ const MISSING: &[Missing] = &[
     missing("custom_reward_function", NONE, "rewards are Rust functions registered by name; set `reward.name`"),
     missing("data.val_batch_size", NONE, "validation prompts are batched by the generator; set `training.val_samples` to use fewer"),
     missing("memory_optimization.param_offload", OFF, "weights stay on the device; remove the key or set it to false"),
-    missing("memory_optimization.activation_checkpointing", OFF, "the training engine decides how activations are stored; remove the key or set it to false"),
     missing("memory_optimization", OFF, "this memory option is not available; remove the key"),
     missing("parallel", ONE, ONE_DEVICE),
     missing("quantization", "[null, false, \"none\"]", "weights are not quantised for training; remove the section"),

@@ -3,9 +3,11 @@
 mod aggregation;
 mod kl;
 mod masked;
+mod partition;
 mod schedule;
 
 pub use aggregation::{Denominators, LossAggregation};
 pub use kl::{KlControl, KlController, KlEstimator};
 pub use masked::{mean_and_std, runs, whiten};
+pub use partition::karmarkar_karp;
 pub use schedule::{LrSchedule, ScheduleKind};

@@ -2,7 +2,6 @@
 //! another.
 
 use super::Trainer;
-use super::statistics::rollout_gap;
 use super::step::Clock;
 use super::update::{Averages, Model};
 use crate::Result;
@@ -10,7 +9,7 @@ use crate::algorithm::apply_kl_in_reward;
 use crate::policy::{ScoreOptions, SequenceRef, TokenScores};
 use crate::rollout::sample_seed;
 use crate::tracking::Metrics;
-use crate::types::{Batch, Column, Trajectory};
+use crate::types::{Batch, Column};
 
 /// Keeps the algorithm's random choices apart from the sampler's.
 const HOOK_STREAM: u64 = 1 << 62;
@@ -60,42 +59,11 @@ impl Trainer {
         Ok(())
     }
 
-    fn options(&self) -> ScoreOptions {
+    pub(super) fn options(&self) -> ScoreOptions {
         ScoreOptions {
             temperature: self.settings.sampling.temperature,
             ..ScoreOptions::default()
         }
-    }
-
-    fn score_with_policy(&self, batch: &mut Batch, metrics: &mut Metrics) -> Result<()> {
-        let needs = self.parts.algorithm.requirements();
-        if needs.rollout_log_probs_as_old {
-            let sampled = |t: &Trajectory| {
-                let row = t.get(Column::RolloutLogProbs, "old log-probs of the sampler")?;
-                Ok(row.to_vec())
-            };
-            let rows = batch.trajectories().map(sampled).collect::<Result<_>>()?;
-            batch.set_column(Column::OldLogProbs, rows)?;
-            if !needs.sum_pi_squared {
-                return Ok(());
-            }
-        }
-        let options = ScoreOptions {
-            entropy: true,
-            sum_pi_squared: needs.sum_pi_squared,
-            ..self.options()
-        };
-        let scores = self.parts.policy.log_probs(&sequences(batch), options)?;
-        metrics.set("actor/entropy", mean_entropy(batch, &scores));
-        if needs.sum_pi_squared {
-            let rows = scores.iter().map(|s| s.sum_pi_squared.clone()).collect();
-            batch.set_column(Column::SumPiSquared, rows)?;
-        }
-        if !needs.rollout_log_probs_as_old {
-            batch.set_column(Column::OldLogProbs, log_probs(scores))?;
-            rollout_gap(batch, metrics);
-        }
-        Ok(())
     }
 
     /// Scores the batch with the reward model and trains it.
@@ -133,22 +101,10 @@ impl Trainer {
     }
 }
 
-fn sequences(batch: &Batch) -> Vec<SequenceRef<'_>> {
+pub(super) fn sequences(batch: &Batch) -> Vec<SequenceRef<'_>> {
     batch.trajectories().map(SequenceRef::from).collect()
 }
 
-fn log_probs(scores: Vec<TokenScores>) -> Vec<Vec<f32>> {
+pub(super) fn log_probs(scores: Vec<TokenScores>) -> Vec<Vec<f32>> {
     scores.into_iter().map(|s| s.log_probs).collect()
-}
-
-/// Mean over the policy's tokens.
-fn mean_entropy(batch: &Batch, scores: &[TokenScores]) -> f64 {
-    let (mut sum, mut count) = (0f64, 0usize);
-    for (t, s) in batch.trajectories().zip(scores) {
-        for i in t.policy_positions() {
-            sum += f64::from(s.entropy[i]);
-            count += 1;
-        }
-    }
-    sum / count.max(1) as f64
 }

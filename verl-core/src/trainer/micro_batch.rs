@@ -1,14 +1,17 @@
 //! Cutting a mini-batch to what fits into memory at once.
+//!
+//! Answers to one prompt stay neighbours: an engine that encodes a shared
+//! prompt once does so, and its tokens are counted once. The micro-batches are
+//! as few as the budget allows and nearly equal, so that none needs more memory
+//! than it must.
 
+use crate::math::karmarkar_karp;
 use crate::types::Trajectory;
 
 /// Splits trajectories into micro-batches of at most `budget` tokens and `most`
 /// trajectories; one over the budget stands alone.
 ///
-/// Answers to one prompt stay neighbours, longest first: an engine that
-/// encodes a shared prompt once does so, and answers of similar length meet.
-/// A prompt is counted once per micro-batch. Trajectories without a policy
-/// token have no gradient and are left out.
+/// Trajectories without a policy token have no gradient and are left out.
 pub fn micro_batches<'a>(
     trajectories: &[&'a Trajectory],
     budget: usize,
@@ -20,29 +23,16 @@ pub fn micro_batches<'a>(
         .filter(|t| t.policy_tokens() > 0)
         .collect();
     order.sort_by_key(|t| (t.group(), std::cmp::Reverse(t.response().len()), t.sample()));
-    let mut batches: Vec<Vec<&Trajectory>> = Vec::new();
-    let mut tokens = 0;
-    for t in order {
-        let shares = batches
-            .last()
-            .and_then(|b| b.last())
-            .is_some_and(|last| last.prompt() == t.prompt());
-        let cost = t.response().len() + if shares { 0 } else { t.prompt().len() };
-        match batches
-            .last_mut()
-            .filter(|b| tokens + cost <= budget && b.len() < most.unwrap_or(usize::MAX))
-        {
-            Some(batch) => {
-                batch.push(t);
-                tokens += cost;
-            }
-            None => {
-                batches.push(vec![t]);
-                tokens = t.total_tokens();
-            }
+    let limit = Limit { budget, most };
+    let mut pieces: Vec<Piece<'a>> = Vec::new();
+    for group in order.chunk_by(|a, b| a.prompt() == b.prompt()) {
+        let whole = Piece::new(group.to_vec());
+        match limit.admits(whole.tokens, group.len()) {
+            true => pieces.push(whole),
+            false => pieces.extend(limit.cut(group)),
         }
     }
-    batches
+    limit.balanced(pieces)
 }
 
 /// The same with the answers to one prompt kept together, for losses that
@@ -57,29 +47,82 @@ pub fn whole_group_batches<'a>(
     let groups = all
         .chunk_by(|a, b| a.group() == b.group())
         .filter(|group| group.iter().any(|t| t.policy_tokens() > 0));
-    let cost = |group: &[&Trajectory]| {
-        let prompt = group.first().map_or(0, |t| t.prompt().len());
-        prompt + group.iter().map(|t| t.response().len()).sum::<usize>()
-    };
-    let mut batches: Vec<Vec<&Trajectory>> = Vec::new();
-    let mut tokens = 0;
-    for group in groups {
-        let fits = |batch: &&mut Vec<&Trajectory>| {
-            tokens + cost(group) <= budget
-                && batch.len() + group.len() <= most.unwrap_or(usize::MAX)
-        };
-        match batches.last_mut().filter(fits) {
-            Some(batch) => {
-                tokens += cost(group);
-                batch.extend(group);
-            }
-            None => {
-                tokens = cost(group);
-                batches.push(group.to_vec());
-            }
+    let pieces = groups.map(|group| Piece::new(group.to_vec())).collect();
+    Limit { budget, most }.balanced(pieces)
+}
+
+/// Trajectories that stay together; they share a prompt.
+struct Piece<'a> {
+    members: Vec<&'a Trajectory>,
+    tokens: usize,
+}
+
+impl<'a> Piece<'a> {
+    fn new(members: Vec<&'a Trajectory>) -> Self {
+        let prompt = members.first().map_or(0, |t| t.prompt().len());
+        let responses: usize = members.iter().map(|t| t.response().len()).sum();
+        Piece {
+            tokens: prompt + responses,
+            members,
         }
     }
-    batches
+}
+
+/// What one micro-batch may hold.
+#[derive(Clone, Copy)]
+struct Limit {
+    budget: usize,
+    most: Option<usize>,
+}
+
+impl Limit {
+    fn admits(&self, tokens: usize, members: usize) -> bool {
+        tokens <= self.budget && members <= self.most.unwrap_or(usize::MAX)
+    }
+
+    /// Cuts a group that is over the limit into pieces that are not, where one
+    /// answer alone is not either.
+    fn cut<'a>(&self, group: &[&'a Trajectory]) -> Vec<Piece<'a>> {
+        let mut pieces: Vec<Piece<'a>> = Vec::new();
+        for &t in group {
+            let fits = |p: &&mut Piece<'_>| {
+                self.admits(p.tokens + t.response().len(), p.members.len() + 1)
+            };
+            match pieces.last_mut().filter(fits) {
+                Some(piece) => {
+                    piece.tokens += t.response().len();
+                    piece.members.push(t);
+                }
+                None => pieces.push(Piece::new(vec![t])),
+            }
+        }
+        pieces
+    }
+
+    /// The smallest number of micro-batches that an even division keeps within
+    /// the limit.
+    fn balanced<'a>(&self, pieces: Vec<Piece<'a>>) -> Vec<Vec<&'a Trajectory>> {
+        let costs: Vec<u64> = pieces.iter().map(|p| p.tokens as u64).collect();
+        let total: usize = pieces.iter().map(|p| p.tokens).sum();
+        let fewest = total
+            .div_ceil(self.budget.max(1))
+            .clamp(1, pieces.len().max(1));
+        let within = |part: &Vec<usize>| {
+            let sum = |of: fn(&Piece<'_>) -> usize| part.iter().map(|i| of(&pieces[*i])).sum();
+            part.len() <= 1 || self.admits(sum(|p| p.tokens), sum(|p| p.members.len()))
+        };
+        let mut parts = (fewest..=pieces.len())
+            .map(|k| karmarkar_karp(&costs, k, false))
+            .find(|parts| parts.iter().all(within))
+            .unwrap_or_default();
+        parts.retain(|part| !part.is_empty());
+        parts.sort();
+        let members = |part: Vec<usize>| {
+            let all = part.iter().flat_map(|i| pieces[*i].members.iter().copied());
+            all.collect()
+        };
+        parts.into_iter().map(members).collect()
+    }
 }
 
 #[cfg(test)]
@@ -149,9 +192,26 @@ mod tests {
             let batches = whole_group_batches(&refs, budget, most);
             batches.iter().map(Vec::len).collect()
         };
-        assert_eq!(sizes(22, None), [4, 2]);
+        assert_eq!(sizes(22, None), [2, 4]);
         assert_eq!(sizes(5, None), [2, 2, 2]);
         assert_eq!(sizes(100, Some(3)), [2, 2, 2]);
+    }
+
+    #[test]
+    fn micro_batches_are_nearly_equal() {
+        let all: Vec<Trajectory> = (0..40)
+            .map(|i| trajectory(i, 0, 10, 1 + (i as usize * 37) % 90))
+            .collect();
+        let refs: Vec<&Trajectory> = all.iter().collect();
+        let batches = micro_batches(&refs, 600, None);
+        let tokens: Vec<usize> = batches
+            .iter()
+            .map(|b| b.iter().map(|t| t.total_tokens()).sum())
+            .collect();
+        let total: usize = tokens.iter().sum();
+        assert_eq!(tokens.len(), total.div_ceil(600));
+        let (most, least) = (tokens.iter().max().unwrap(), tokens.iter().min().unwrap());
+        assert!(*most <= 600 && most - least <= 10, "{tokens:?}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod columns;
 mod evaluate;
 mod fit;
 mod micro_batch;
+mod old_log_probs;
 mod prompt;
 mod resume;
 mod rollout;

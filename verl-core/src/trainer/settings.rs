@@ -39,6 +39,10 @@ pub struct TrainSettings {
     pub shuffle: bool,
     /// How training answers are drawn.
     pub sampling: SamplingParams,
+    /// Largest difference at which the sampler's log-probs are taken as the old
+    /// ones. It is looked for in one answer of sixteen, which are scored; where
+    /// it is larger, or `None`, all answers are scored.
+    pub reuse_log_probs: Option<f32>,
     /// Skipped (non-finite) updates in a row after which the run stops.
     pub max_skipped_updates: u64,
     /// Threads that score answers.
@@ -101,6 +105,7 @@ impl Default for TrainSettings {
             critic_warmup: None,
             shuffle: true,
             sampling: SamplingParams::default(),
+            reuse_log_probs: Some(1e-3),
             max_skipped_updates: 5,
             reward_workers: 2,
             reward_timeout: Duration::from_secs(10),
@@ -170,6 +175,9 @@ impl TrainSettings {
                 return Err(Error::config("mini_batch_prompts", message));
             }
             _ => {}
+        }
+        if self.reuse_log_probs.is_some_and(|gap| !(gap >= 0.0)) {
+            return Err(Error::config("reuse_log_probs", "must not be negative"));
         }
         if !(0.0..=1.0).contains(&self.max_failure_fraction) {
             return Err(Error::config("max_failure_fraction", "must lie in [0, 1]"));

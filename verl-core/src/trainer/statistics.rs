@@ -1,7 +1,8 @@
 //! What a batch looks like, in verl's metric names.
 
+use crate::policy::TokenScores;
 use crate::tracking::Metrics;
-use crate::types::{Batch, Column, FinishReason};
+use crate::types::{Batch, Column, FinishReason, Trajectory};
 
 /// Rewards, advantages, lengths.
 pub(super) fn batch_metrics(batch: &Batch, metrics: &mut Metrics) {
@@ -52,30 +53,50 @@ pub(super) fn batch_metrics(batch: &Batch, metrics: &mut Metrics) {
 }
 
 /// How far the sampler's log-probs lie from the trainer's.
-pub(super) fn rollout_gap(batch: &Batch, metrics: &mut Metrics) {
-    let (mut sum, mut max, mut count) = (0f64, 0f64, 0usize);
-    for t in batch.trajectories() {
-        let columns = (
-            t.get(Column::RolloutLogProbs, "metrics"),
-            t.get(Column::OldLogProbs, "metrics"),
-        );
-        let (Ok(sampled), Ok(scored)) = columns else {
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Gap {
+    /// Mean and largest difference of the probabilities.
+    pub(super) mean: f64,
+    pub(super) largest: f64,
+    /// Largest difference of the log-probs.
+    pub(super) largest_log: f64,
+}
+
+impl Gap {
+    pub(super) fn write(&self, metrics: &mut Metrics) {
+        metrics.set("training/rollout_probs_diff_mean", self.mean);
+        metrics.set("training/rollout_probs_diff_max", self.largest);
+    }
+}
+
+/// The gap over the policy's tokens, given the trainer's scores. A log-prob
+/// that is not a number on either side is an infinite gap.
+pub(super) fn rollout_gap<'a>(
+    trajectories: impl Iterator<Item = &'a Trajectory>,
+    scores: &[TokenScores],
+) -> Gap {
+    let (mut gap, mut sum, mut count) = (Gap::default(), 0f64, 0usize);
+    for (t, scores) in trajectories.zip(scores) {
+        let Ok(sampled) = t.get(Column::RolloutLogProbs, "metrics") else {
             continue;
         };
         for i in t.policy_positions() {
-            let gap = (f64::from(sampled[i]).exp() - f64::from(scored[i]).exp()).abs();
-            (sum, max, count) = (sum + gap, max.max(gap), count + 1);
+            let (a, b) = (f64::from(sampled[i]), f64::from(scores.log_probs[i]));
+            let log = (a - b).abs();
+            let difference = (a.exp() - b.exp()).abs();
+            (sum, count) = (sum + difference, count + 1);
+            gap.largest = gap.largest.max(difference);
+            gap.largest_log = gap
+                .largest_log
+                .max(if log.is_nan() { f64::INFINITY } else { log });
         }
     }
-    metrics.set(
-        "training/rollout_probs_diff_mean",
-        sum / count.max(1) as f64,
-    );
-    metrics.set("training/rollout_probs_diff_max", max);
+    gap.mean = sum / count.max(1) as f64;
+    gap
 }
 
 fn live_values(batch: &Batch, column: Column) -> Vec<f64> {
-    let live = |t: &crate::types::Trajectory| -> Vec<f64> {
+    let live = |t: &Trajectory| -> Vec<f64> {
         match t.get(column, "metrics") {
             Ok(values) => t.policy_positions().map(|i| f64::from(values[i])).collect(),
             Err(_) => Vec::new(),
