@@ -1,5 +1,6 @@
 //! Whole runs of a tiny model.
 
+mod field;
 mod parts;
 mod resume;
 mod runs;

@@ -6,7 +6,7 @@ use verl::algos::Catalogue;
 use verl::backends::burn::tensor::Device;
 use verl::backends::engine::{CausalPolicy, EngineOptions, Schedule, ValueCritic};
 use verl::backends::generate::{GeneratorOptions, NativeGenerator};
-use verl::backends::model::{Model, ModelConfig};
+use verl::backends::model::{Kernels, Model, ModelConfig};
 use verl::backends::optim::{AdamW, AdamWConfig};
 use verl::backends::text::HfTokenizer;
 use verl::core::registry::Settings;
@@ -25,6 +25,7 @@ pub(crate) struct Setup {
     pub(crate) options: serde_json::Value,
     pub(crate) lr: f64,
     pub(crate) reward: Arc<dyn RewardFn>,
+    pub(crate) kernels: Kernels,
 }
 
 impl Default for Setup {
@@ -36,6 +37,7 @@ impl Default for Setup {
             options: serde_json::json!({}),
             lr: 1e-3,
             reward: Arc::new(reward),
+            kernels: Kernels::default(),
         }
     }
 }
@@ -43,7 +45,8 @@ impl Default for Setup {
 impl Setup {
     pub(crate) fn parts(&self) -> Parts {
         let config = Arc::new(ModelConfig::from_dir(&model_dir()).unwrap());
-        let model = Model::random(config, 3, &Device::flex());
+        let mut model = Model::random(config, 3, &Device::flex());
+        model.kernels = self.kernels;
         let tokenizer = Arc::new(HfTokenizer::from_dir(&model_dir()).unwrap());
         let settings = Settings(self.options.as_object().unwrap().clone());
         let algorithm = Catalogue::builtin()

@@ -23,7 +23,7 @@ impl Tracker for Log {
     }
 }
 
-fn logged(trainer: &mut Trainer) -> Vec<Metrics> {
+pub(crate) fn logged(trainer: &mut Trainer) -> Vec<Metrics> {
     let log = Log::default();
     trainer.add_tracker(Box::new(log.clone()));
     trainer.fit().unwrap();
@@ -31,7 +31,7 @@ fn logged(trainer: &mut Trainer) -> Vec<Metrics> {
     steps.clone()
 }
 
-fn series(steps: &[Metrics], name: &str) -> Vec<f64> {
+pub(crate) fn series(steps: &[Metrics], name: &str) -> Vec<f64> {
     steps
         .iter()
         .map(|m| m.get(name).unwrap_or_else(|| panic!("no {name}")))
