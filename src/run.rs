@@ -242,6 +242,7 @@ fn models(
     };
     let generator = GeneratorOptions {
         max_rows: config.rollout.max_num_seqs,
+        dtype: config.rollout.dtype,
         vocab,
         stop_ids: tokenizer.stop_ids().to_vec(),
         tokenizer: Some(tokenizer.clone()),

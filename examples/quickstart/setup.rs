@@ -51,6 +51,7 @@ pub(crate) fn parts(algorithm: &str) -> verl::Result<Parts> {
         vocab: Some(tokenizer.vocab_size()),
         stop_ids: tokenizer.stop_ids().to_vec(),
         tokenizer: Some(tokenizer.clone()),
+        ..Default::default()
     };
     let (train, held_out) = task::questions();
     let prompts = |sums: Vec<task::Sum>| -> verl::Result<Vec<_>> {

@@ -1,8 +1,10 @@
 //! Decoding on the CPU's own kernels.
 
 use super::row::Row;
-use crate::host::{Cache, HostModel, View};
+use crate::host::{Cache, HostModel, View, project, shortened};
 use crate::model::Model;
+use half::bf16;
+use verl_core::config::Dtype;
 use verl_core::types::TokenId;
 
 /// Rows and their caches, one by one: a row comes and goes without touching
@@ -10,19 +12,33 @@ use verl_core::types::TokenId;
 #[derive(Debug)]
 pub(super) struct HostWave {
     model: HostModel,
-    /// `[vocab, hidden]`.
-    head: View,
+    head: HeadWeight,
     vocab: usize,
     pub(super) rows: Vec<Row>,
     caches: Vec<Cache>,
 }
 
+/// The head's matrix, `[vocab, hidden]`.
+#[derive(Debug)]
+enum HeadWeight {
+    Full(View),
+    Short(Vec<bf16>),
+}
+
 impl HostWave {
     /// `None` when the kernels cannot serve the model.
-    pub(super) fn new(model: &Model) -> Option<Self> {
+    pub(super) fn new(model: &Model, dtype: Dtype) -> Option<Self> {
+        let (mut host, head) = (model.host()?, View::of(model.lm_head()?)?);
+        let head = match dtype {
+            Dtype::Bfloat16 => {
+                host.shorten();
+                HeadWeight::Short(shortened(&head))
+            }
+            _ => HeadWeight::Full(head),
+        };
         Some(HostWave {
-            head: View::of(model.lm_head()?)?,
-            model: model.host()?,
+            head,
+            model: host,
             vocab: model.config.vocab,
             rows: Vec::new(),
             caches: Vec::new(),
@@ -48,7 +64,7 @@ impl HostWave {
             }
         }
         self.rows.extend(joining);
-        self.model.logits(&last, &self.head, self.vocab)
+        self.logits(&last)
     }
 
     /// Feeds every unfinished row's newest token; returns their logits.
@@ -58,7 +74,16 @@ impl HostWave {
         let ids: Vec<TokenId> = self.rows.iter().map(Row::newest).collect();
         let mut caches: Vec<&mut Cache> = self.caches.iter_mut().collect();
         let hidden = self.model.decode(&ids, &positions, &mut caches);
-        self.model.logits(&hidden, &self.head, self.vocab)
+        self.logits(&hidden)
+    }
+
+    /// Logits, `[n, vocab]`, of normed hidden states.
+    fn logits(&self, hidden: &[f32]) -> Vec<f32> {
+        let n = hidden.len() / self.model.config().hidden;
+        match &self.head {
+            HeadWeight::Full(weight) => project(hidden, n, &weight[..], self.vocab),
+            HeadWeight::Short(weight) => project(hidden, n, weight, self.vocab),
+        }
     }
 
     fn drop_finished(&mut self) {

@@ -6,6 +6,7 @@ use super::plain::PlainWave;
 use super::row::Row;
 use crate::model::Model;
 use burn::tensor::Tensor;
+use verl_core::config::Dtype;
 use verl_core::{Error, Result};
 
 /// Rows and what is cached for them.
@@ -20,12 +21,12 @@ pub(super) enum Wave {
 
 impl Wave {
     /// A wave without rows.
-    pub(super) fn new(model: &Model) -> Self {
+    pub(super) fn new(model: &Model, dtype: Dtype) -> Self {
         #[cfg(feature = "flex")]
-        if let Some(wave) = HostWave::new(model) {
+        if let Some(wave) = HostWave::new(model, dtype) {
             return Wave::Host(Box::new(wave));
         }
-        let _ = model;
+        let _ = (model, dtype);
         Wave::Plain(PlainWave::default())
     }
 

@@ -3,7 +3,6 @@
 use super::attention::Heads;
 use super::cache::{Cache, Keys};
 use super::elementwise::Rotation;
-use super::few;
 use super::rows::{dot, exp, max_of, sum_of, vectorised};
 use super::trunk::HostModel;
 use crate::model::{Layout, RopeTable, Segment};
@@ -74,11 +73,6 @@ impl HostModel {
             hidden = layer.decode_finish(config, hidden, &attended, ids.len());
         }
         self.final_norm(&hidden)
-    }
-
-    /// Logits, `[n, vocab]`, of normed hidden states.
-    pub(crate) fn logits(&self, hidden: &[f32], head: &[f32], vocab: usize) -> Vec<f32> {
-        few::project(hidden, hidden.len() / self.config().hidden, head, vocab)
     }
 }
 

@@ -2,14 +2,40 @@
 //! from where it lies, and a row's result does not depend on its company.
 
 use super::rows::vectorised;
+use half::bf16;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 /// Values of the weight a task reads at a time.
 const TASK: usize = 1 << 16;
 
+/// How a weight is kept.
+pub(crate) trait Stored: Copy + Sync {
+    /// Rows as f32: the values themselves, or unpacked into `scratch`.
+    fn unpack<'a>(rows: &'a [Self], scratch: &'a mut Vec<f32>) -> &'a [f32];
+}
+
+impl Stored for f32 {
+    #[inline(always)]
+    fn unpack<'a>(rows: &'a [f32], _: &'a mut Vec<f32>) -> &'a [f32] {
+        rows
+    }
+}
+
+impl Stored for bf16 {
+    #[inline(always)]
+    fn unpack<'a>(rows: &'a [bf16], scratch: &'a mut Vec<f32>) -> &'a [f32] {
+        scratch.clear();
+        scratch.resize(rows.len(), 0.0);
+        for (value, bits) in scratch.iter_mut().zip(rows) {
+            *value = f32::from_bits(u32::from(bits.to_bits()) << 16);
+        }
+        scratch
+    }
+}
+
 /// `y = x W^T`: `[n, in]` times `[out, in]` gives `[n, out]`.
-pub(crate) fn project(x: &[f32], n: usize, weight: &[f32], outputs: usize) -> Vec<f32> {
+pub(crate) fn project<T: Stored>(x: &[f32], n: usize, weight: &[T], outputs: usize) -> Vec<f32> {
     if n == 0 {
         return Vec::new();
     }
@@ -27,6 +53,7 @@ pub(crate) fn project(x: &[f32], n: usize, weight: &[f32], outputs: usize) -> Ve
                 width,
                 out,
                 n,
+                scratch: Vec::new(),
             })
         });
     match n {
@@ -61,16 +88,17 @@ fn transposed(columns: &[f32], rows: usize, n: usize) -> Vec<f32> {
 }
 
 /// The products of some rows of the weight with all rows of `x`.
-struct Products<'a> {
+struct Products<'a, T> {
     x: &'a [f32],
-    weight: &'a [f32],
+    weight: &'a [T],
     width: usize,
     /// `[weight rows, n]`.
     out: &'a mut [f32],
     n: usize,
+    scratch: Vec<f32>,
 }
 
-impl WithSimd for Products<'_> {
+impl<T: Stored> WithSimd for Products<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -83,7 +111,7 @@ impl WithSimd for Products<'_> {
     }
 }
 
-impl Products<'_> {
+impl<T: Stored> Products<'_, T> {
     #[inline(always)]
     fn tiles<S: Simd, const W: usize, const X: usize>(&mut self, simd: S) {
         let rows = self.weight.len() / self.width;
@@ -101,34 +129,58 @@ impl Products<'_> {
     /// `W` rows of the weight with all rows of `x`.
     #[inline(always)]
     fn strip<S: Simd, const W: usize, const X: usize>(&mut self, simd: S, first: usize) {
+        let at = first * self.width..(first + W) * self.width;
+        let weight = T::unpack(&self.weight[at], &mut self.scratch);
+        let tiles = Tiles {
+            x: self.x,
+            weight,
+            width: self.width,
+            n: self.n,
+        };
+        tiles.all::<S, W, X>(simd, &mut self.out[first * self.n..(first + W) * self.n]);
+    }
+}
+
+/// `W` rows of the weight and all rows of `x`.
+struct Tiles<'a> {
+    x: &'a [f32],
+    weight: &'a [f32],
+    width: usize,
+    n: usize,
+}
+
+impl Tiles<'_> {
+    /// Fills `[W, n]`.
+    #[inline(always)]
+    fn all<S: Simd, const W: usize, const X: usize>(&self, simd: S, out: &mut [f32]) {
         let mut row = 0;
         while row + X <= self.n {
-            self.tile::<S, W, X>(simd, first, row);
+            self.tile::<S, W, X>(simd, row, out);
             row += X;
         }
         while row + 2 <= self.n {
-            self.tile::<S, W, 2>(simd, first, row);
+            self.tile::<S, W, 2>(simd, row, out);
             row += 2;
         }
         if row < self.n {
-            self.tile::<S, W, 1>(simd, first, row);
+            self.tile::<S, W, 1>(simd, row, out);
         }
     }
 
     #[inline(always)]
-    fn tile<S: Simd, const W: usize, const X: usize>(&mut self, simd: S, first: usize, row: usize) {
+    fn tile<S: Simd, const W: usize, const X: usize>(&self, simd: S, row: usize, out: &mut [f32]) {
         let width = self.width;
         let (mut w, mut x) = ([&[][..]; W], [&[][..]; X]);
         for (i, w) in w.iter_mut().enumerate() {
-            *w = &self.weight[(first + i) * width..][..width];
+            *w = &self.weight[i * width..][..width];
         }
         for (i, x) in x.iter_mut().enumerate() {
             *x = &self.x[(row + i) * width..][..width];
         }
         let products = products::<S, W, X>(simd, w, x);
         for (i, products) in products.iter().enumerate() {
-            let at = (first + i) * self.n + row;
-            self.out[at..at + X].copy_from_slice(products);
+            let at = i * self.n + row;
+            out[at..at + X].copy_from_slice(products);
         }
     }
 }
@@ -182,6 +234,10 @@ mod tests {
             let weight: Vec<f32> = (0..width * outputs).map(value).collect();
             let x: Vec<f32> = (0..23 * width).map(|i| value(i + 5)).collect();
             let all = project(&x, 23, &weight, outputs);
+            let short: Vec<bf16> = weight.iter().map(|w| bf16::from_f32(*w)).collect();
+            let rounded: Vec<f32> = short.iter().map(|w| w.to_f32()).collect();
+            let want = project(&x, 23, &rounded, outputs);
+            assert_eq!(project(&x, 23, &short, outputs), want);
             for (x, y) in x.chunks(width).zip(all.chunks(outputs)) {
                 assert_eq!(project(x, 1, &weight, outputs), y);
                 for (w, y) in weight.chunks(width).zip(y) {

@@ -82,6 +82,13 @@ impl HostLayer {
         })
     }
 
+    /// Keeps copies of the weights in 16 bits for decoding.
+    pub(crate) fn shorten(&mut self) {
+        let parts = [&mut self.q, &mut self.k, &mut self.v, &mut self.o];
+        let mlp = [&mut self.gate, &mut self.up, &mut self.down];
+        parts.into_iter().chain(mlp).for_each(HostLinear::shorten);
+    }
+
     pub(crate) fn heads(&self, config: &ModelConfig) -> Heads {
         Heads {
             query: config.heads,

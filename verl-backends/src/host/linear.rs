@@ -5,6 +5,8 @@ use super::few;
 use super::gemm::{Mat, Threads, Write, matmul};
 use super::view::View;
 use crate::model::Linear;
+use half::bf16;
+use rayon::prelude::*;
 
 /// A projection's weights, in place.
 #[derive(Debug)]
@@ -12,6 +14,8 @@ pub(crate) struct HostLinear {
     weight: View,
     bias: Option<View>,
     outputs: usize,
+    /// The weight as decoding reads it, when in another format.
+    short: Option<Vec<bf16>>,
 }
 
 impl HostLinear {
@@ -24,7 +28,13 @@ impl HostLinear {
             weight: View::of(&linear.weight)?,
             bias,
             outputs: linear.weight.dims()[0],
+            short: None,
         })
+    }
+
+    /// Keeps a copy of the weight in 16 bits for decoding.
+    pub(crate) fn shorten(&mut self) {
+        self.short = Some(shortened(&self.weight));
     }
 
     /// `[out, in]`.
@@ -51,7 +61,10 @@ impl HostLinear {
     /// As [`HostLinear::forward`], for decoding: a row's result does not depend
     /// on the other rows.
     pub(crate) fn decode(&self, x: &[f32], n: usize) -> Vec<f32> {
-        let mut y = few::project(x, n, &self.weight, self.outputs);
+        let mut y = match &self.short {
+            Some(short) => few::project(x, n, short, self.outputs),
+            None => few::project(x, n, &self.weight, self.outputs),
+        };
         if let Some(bias) = &self.bias {
             add_bias(&mut y, bias);
         }
@@ -82,4 +95,9 @@ impl HostLinear {
     pub(crate) fn has_bias(&self) -> bool {
         self.bias.is_some()
     }
+}
+
+/// The values rounded to 16 bits.
+pub(crate) fn shortened(values: &[f32]) -> Vec<bf16> {
+    values.par_iter().map(|v| bf16::from_f32(*v)).collect()
 }

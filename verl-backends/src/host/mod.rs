@@ -23,6 +23,8 @@ mod view;
 
 pub(crate) use adamw::{Step, sum_of_squares, update};
 pub(crate) use cache::Cache;
+pub(crate) use few::project;
 pub(crate) use head::{HostHead, TokenGrad, TokenStats};
+pub(crate) use linear::shortened;
 pub(crate) use trunk::{HostModel, HostPass};
 pub(crate) use view::{View, tensor, values};

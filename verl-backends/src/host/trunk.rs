@@ -52,6 +52,11 @@ impl HostModel {
         self.final_norm(&hidden)
     }
 
+    /// Keeps copies of the layers' weights in 16 bits for decoding.
+    pub(crate) fn shorten(&mut self) {
+        self.layers.iter_mut().for_each(HostLayer::shorten);
+    }
+
     pub(crate) fn config(&self) -> &ModelConfig {
         &self.config
     }

@@ -284,6 +284,14 @@ impl Model {
         }
     }
 
+    /// Whether the CPU's own kernels serve the model.
+    pub(crate) fn decodes_on_host(&self) -> bool {
+        #[cfg(feature = "flex")]
+        return self.host().is_some();
+        #[cfg(not(feature = "flex"))]
+        false
+    }
+
     /// The matrix that gives logits, `[vocab, hidden]`; `None` under a score
     /// head.
     pub fn lm_head(&self) -> Option<&Tensor<2>> {

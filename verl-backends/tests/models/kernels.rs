@@ -8,11 +8,14 @@ use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 use verl_backends::engine::{CausalPolicy, EngineOptions};
+use verl_backends::generate::{GeneratorOptions, NativeGenerator};
 use verl_backends::model::{Kernels, Model, ModelConfig};
 use verl_backends::optim::{AdamW, AdamWConfig};
 use verl_core::algorithm::Objective;
+use verl_core::config::Dtype;
 use verl_core::math::{Denominators, LossAggregation};
 use verl_core::policy::{LogProbModel, Policy, ScoreOptions, SequenceRef, TokenScores, Trainable};
+use verl_core::rollout::{RolloutEngine, RolloutRequest, SamplingParams, WeightTensor};
 use verl_core::types::{Column, FinishReason, GroupId, Trajectory, TrajectoryParts};
 
 const VOCAB: usize = 6007;
@@ -175,4 +178,59 @@ fn gradients_and_updates_are_those_of_the_plain_path() {
         }
         plain.optimizer_step().unwrap();
     }
+}
+
+/// Weights that 16 bits hold exactly are sampled from as if they had 32.
+#[test]
+fn sixteen_bit_weights_are_the_weights_rounded() {
+    let (_, mut model) = models().swap_remove(1);
+    model.each(&mut |_, param| {
+        let rounded = |x: f32| f32::from_bits(x.to_bits() & 0xFFFF_0000);
+        let tensor = match param.tensor() {
+            WeightTensor::Matrix(t) => {
+                let values: Vec<f32> = t.to_data().iter::<f32>().map(rounded).collect();
+                let data = burn::tensor::TensorData::new(values, t.dims());
+                WeightTensor::Matrix(burn::tensor::Tensor::from_data(data, &Device::flex()))
+            }
+            vector => vector,
+        };
+        param.replace(tensor);
+    });
+    let answers = |dtype| {
+        let options = GeneratorOptions {
+            dtype,
+            ..Default::default()
+        };
+        let mut engine = NativeGenerator::new(model.clone(), options).unwrap();
+        let params = Arc::new(SamplingParams {
+            max_tokens: 20,
+            ..Default::default()
+        });
+        let request = |sample: usize| RolloutRequest {
+            group: GroupId(0),
+            sample,
+            prompt: vec![5, 6, 7 + sample as u32 / 3].into(),
+            params: params.clone(),
+            seed: sample as u64,
+        };
+        let mut answers = Vec::new();
+        engine
+            .generate((0..7).map(request).collect(), &mut |rollout| {
+                answers.push((rollout.sample, rollout.tokens, rollout.log_probs));
+                Ok(())
+            })
+            .unwrap();
+        answers
+    };
+    assert_eq!(answers(Dtype::Bfloat16), answers(Dtype::Float32));
+
+    model.kernels = Kernels::Plain;
+    let options = GeneratorOptions {
+        dtype: Dtype::Bfloat16,
+        ..Default::default()
+    };
+    let error = NativeGenerator::new(model, options)
+        .unwrap_err()
+        .to_string();
+    assert!(error.starts_with("rollout.dtype: "), "{error}");
 }

@@ -109,7 +109,7 @@ pub(super) fn rename(mut entry: Entry) -> Result<Option<Entry>> {
     if let Some((_, value)) = VALUES
         .iter()
         .find(|(short, _)| entry.value.as_str() == Some(*short))
-        && (entry.key.ends_with(".model.dtype") || entry.key == "device.kind")
+        && (entry.key.ends_with(".dtype") || entry.key == "device.kind")
     {
         entry.value = json!(value);
     }

@@ -80,6 +80,7 @@ pub const KEYS: &[KeyDoc<'static>] = &[
     key("rollout.response_length", "integer", "tokens", "256", "Most tokens of an answer."),
     key("rollout.stop", "list of text", "", "[]", "Texts that end an answer, besides the model's own stop tokens."),
     key("rollout.max_num_seqs", "integer", "samples", "64", "Answers sampled at the same time. Changes memory and speed, never the answers."),
+    key("rollout.dtype", DTYPES, "", "float32", "Number format of the weights that answers are sampled with. `bfloat16` halves the memory read per token on the CPU; sampler and policy then differ a little, which `rollout.reuse_log_probs` notices and `algorithm.rollout_correction` corrects."),
     key("rollout.reuse_log_probs", "number or null", "nats", "1e-3", "Take the sampler's log-probs as the old ones of the update instead of computing them again. One answer in sixteen is computed; where one of its log-probs differs by more than this, all are. `null` always computes all."),
     key("rollout.val_kwargs.n", "integer", "samples per prompt", "1", "Answers per prompt in validation."),
     key("rollout.val_kwargs.temperature", "number", "", "0.0", "Temperature in validation. 0 is greedy."),

@@ -1,5 +1,6 @@
 //! `rollout`: how answers are sampled, for training and for validation.
 
+use super::Dtype;
 use crate::rollout::SamplingParams;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,8 @@ pub struct RolloutConfig {
     pub stop: Vec<String>,
     /// Answers sampled at the same time.
     pub max_num_seqs: usize,
+    /// Number format of the weights that answers are sampled with.
+    pub dtype: Dtype,
     /// Largest gap at which the sampler's log-probs stand for the policy's own.
     pub reuse_log_probs: Option<f32>,
     /// What differs in validation.
@@ -40,6 +43,7 @@ impl Default for RolloutConfig {
             response_length: 256,
             stop: Vec::new(),
             max_num_seqs: 64,
+            dtype: Dtype::Float32,
             reuse_log_probs: Some(1e-3),
             val_kwargs: ValSamplingConfig::default(),
         }
