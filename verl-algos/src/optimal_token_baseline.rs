@@ -111,31 +111,43 @@ impl OptimalTokenBaseline {
             1 => self.0.singleton_groups == Singleton::Raw,
             _ => self.0.handle_zero_tail,
         };
-        let baselines: Vec<f64> = (0..longest)
-            .map(|t| {
-                let live = || answers.iter().filter(move |a| tokens(a) > t);
-                match keep_alone && live().count() == 1 {
-                    true => 0.0,
-                    false => self.baseline(live().map(|a| (a.returns[t], a.weights[t]))),
-                }
-            })
-            .collect();
+        let mut baselines = self.baselines(answers, longest);
+        if keep_alone {
+            // Where a single answer is left, it is compared with nothing.
+            let others = answers.iter().map(tokens).filter(|n| *n < longest).max();
+            let ties = answers.iter().filter(|a| tokens(a) == longest).count();
+            if ties == 1 {
+                baselines[others.unwrap_or(0)..].fill(0.0);
+            }
+        }
         let less = |(g, b): (&f32, &f64)| (f64::from(*g) - b) as f32;
         let row = |a: &WeightedReturns| a.returns.iter().zip(&baselines).map(less).collect();
         answers.iter().map(row).collect()
     }
 
-    /// Weighted mean of pairs of return and weight.
-    fn baseline(&self, pairs: impl Iterator<Item = (f32, f64)> + Clone) -> f64 {
-        let returns = || pairs.clone().map(|(g, _)| f64::from(g));
-        let (sum, n) = returns().fold((0.0, 0.0), |(sum, n), g| (sum + g, n + 1.0));
-        let mean = sum / n;
-        let (mut deviation, mut total) = (0.0, self.0.epsilon);
-        for (g, w) in pairs {
-            deviation += w * (f64::from(g) - mean);
-            total += w;
+    /// Weighted means of the returns at each token, around the plain mean. All
+    /// tokens of an answer at once, so that they share the processor's lanes.
+    fn baselines(&self, answers: &[WeightedReturns], longest: usize) -> Vec<f64> {
+        let (mut means, mut members) = (vec![0f64; longest], vec![0f64; longest]);
+        for answer in answers {
+            let sums = means.iter_mut().zip(&mut members).zip(&answer.returns);
+            sums.for_each(|((sum, n), g)| (*sum, *n) = (*sum + f64::from(*g), *n + 1.0));
         }
-        mean + deviation / total
+        means
+            .iter_mut()
+            .zip(&members)
+            .for_each(|(mean, n)| *mean /= n);
+        let (mut deviations, mut totals) = (vec![0f64; longest], vec![self.0.epsilon; longest]);
+        for answer in answers {
+            let sums = deviations.iter_mut().zip(&mut totals);
+            let pairs = answer.returns.iter().zip(&answer.weights).zip(&means);
+            for ((deviation, total), ((g, w), mean)) in sums.zip(pairs) {
+                *deviation += w * (f64::from(*g) - mean);
+                *total += w;
+            }
+        }
+        let parts = means.iter().zip(&deviations).zip(&totals);
+        parts.map(|((mean, d), total)| mean + d / total).collect()
     }
 
     fn answer(&self, t: &Trajectory) -> Result<WeightedReturns> {

@@ -5,37 +5,63 @@ use std::ops::Range;
 /// Mean and standard deviation (with `n - 1`), summed in f64. The deviation
 /// of fewer than two values is 0, and so is that of exactly equal values.
 pub fn mean_and_std(values: impl Iterator<Item = f32>) -> (f64, f64) {
-    moments(&[&values.collect::<Vec<_>>()])
+    let mut moments = Moments::default();
+    moments.add(&values.collect::<Vec<_>>());
+    moments.mean_and_std()
 }
 
-/// Mean and deviation of all values of several slices.
-fn moments(parts: &[&[f32]]) -> (f64, f64) {
-    let values = || parts.iter().copied().flatten();
-    let Some(first) = values().next() else {
-        return (0.0, 0.0);
-    };
-    if values().all(|v| v == first) {
-        return (f64::from(*first), 0.0);
-    }
-    let n = parts.iter().map(|part| part.len()).sum::<usize>() as f64;
-    let mean = parts.iter().map(|part| sum(part, |v| v)).sum::<f64>() / n;
-    let square = |v: f64| (v - mean) * (v - mean);
-    let square = parts.iter().map(|part| sum(part, square)).sum::<f64>();
-    (mean, (square / (n - 1.0)).sqrt())
+/// Mean of a row's live entries; `None` where there are none.
+pub fn masked_mean(row: &[f32], mask: &[bool]) -> Option<f64> {
+    let mut moments = Moments::default();
+    runs(mask).for_each(|run| moments.add(&row[run]));
+    (moments.n > 0).then(|| moments.mean_and_std().0)
 }
 
-/// Sums in eight lanes, so that no addition waits for the one before.
-fn sum(values: &[f32], term: impl Fn(f64) -> f64) -> f64 {
-    let chunks = values.chunks_exact(8);
-    let rest = chunks.remainder().iter().map(|v| term(f64::from(*v)));
-    let rest = rest.sum::<f64>();
-    let mut lanes = [0f64; 8];
-    for chunk in chunks {
-        for (lane, v) in lanes.iter_mut().zip(chunk) {
-            *lane += term(f64::from(*v));
+/// Lanes of a sum, so that no addition waits for the one before.
+const LANES: usize = 8;
+
+/// Sums from which mean and deviation follow, taken in one pass.
+///
+/// They are sums of differences to the first value: equal values have sums of
+/// exactly 0, and a common offset costs no digits.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moments {
+    n: usize,
+    first: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Moments {
+    fn add(&mut self, values: &[f32]) {
+        if let (0, Some(first)) = (self.n, values.first()) {
+            self.first = f64::from(*first);
         }
+        let first = self.first;
+        let chunks = values.chunks_exact(LANES);
+        let (mut sums, mut squares) = ([0f64; LANES], [0f64; LANES]);
+        for (i, v) in chunks.remainder().iter().enumerate() {
+            let d = f64::from(*v) - first;
+            (sums[i], squares[i]) = (d, d * d);
+        }
+        for chunk in chunks {
+            for i in 0..LANES {
+                let d = f64::from(chunk[i]) - first;
+                sums[i] += d;
+                squares[i] += d * d;
+            }
+        }
+        self.n += values.len();
+        self.sum += sums.iter().sum::<f64>();
+        self.squares += squares.iter().sum::<f64>();
     }
-    lanes.iter().sum::<f64>() + rest
+
+    fn mean_and_std(&self) -> (f64, f64) {
+        let n = self.n as f64;
+        let mean = self.first + self.sum / n.max(1.0);
+        let square = self.squares - self.sum * self.sum / n.max(1.0);
+        (mean, (square.max(0.0) / (n - 1.0).max(1.0)).sqrt())
+    }
 }
 
 /// Where the live entries of a mask stand together.
@@ -65,11 +91,11 @@ pub fn runs(mask: &[bool]) -> impl Iterator<Item = Range<usize>> + '_ {
 /// assert!((rows[0][1] - 0.70710677).abs() < 1e-6);
 /// ```
 pub fn whiten(rows: &mut [Vec<f32>], masks: &[&[bool]]) {
-    let mut parts: Vec<&[f32]> = Vec::new();
+    let mut moments = Moments::default();
     for (row, mask) in rows.iter().zip(masks) {
-        parts.extend(runs(mask).map(|run| &row[run]));
+        runs(mask).for_each(|run| moments.add(&row[run]));
     }
-    let (mean, std) = moments(&parts);
+    let (mean, std) = moments.mean_and_std();
     let scale = 1.0 / (std * std + 1e-8).sqrt();
     for (row, mask) in rows.iter_mut().zip(masks) {
         let mut end = 0;

@@ -1,0 +1,66 @@
+//! A critic with one number for each context and position.
+
+use super::table::{Table, row, rows_and_tokens, values};
+use std::path::Path;
+use verl::core::algorithm::{ValueInput, ValueObjective};
+use verl::core::policy::{MetricSum, SequenceRef, Trainable, UpdateReport};
+use verl::core::types::Trajectory;
+use verl::{Critic, Result};
+
+/// Values of contexts and positions, 0 at first.
+#[derive(Debug)]
+pub struct TableCritic(Table);
+
+impl TableCritic {
+    /// The critic that expects nothing.
+    pub fn new(learning_rate: f64) -> Self {
+        TableCritic(Table::new(1, learning_rate))
+    }
+}
+
+impl Trainable for TableCritic {
+    fn optimizer_step(&mut self) -> Result<UpdateReport> {
+        self.0.step()
+    }
+    fn discard_gradients(&mut self) {
+        self.0.discard_gradients();
+    }
+    fn save_pretrained(&self, dir: &Path) -> Result<()> {
+        self.0.save(dir)
+    }
+    fn save_state(&self, dir: &Path) -> Result<()> {
+        self.0.save_state(dir)
+    }
+    fn load_state(&mut self, dir: &Path) -> Result<()> {
+        self.0.load_state(dir)
+    }
+}
+
+impl Critic for TableCritic {
+    fn values(&self, sequences: &[SequenceRef<'_>]) -> Result<Vec<Vec<f32>>> {
+        let table = values(&self.0.weights);
+        let value = |s: &SequenceRef<'_>| {
+            let positions = 0..s.response.len();
+            positions.map(|i| table[row(s.prompt, i)]).collect()
+        };
+        Ok(sequences.iter().map(value).collect())
+    }
+
+    fn forward_backward(
+        &mut self,
+        micro: &[&Trajectory],
+        objective: &ValueObjective<'_>,
+    ) -> Result<Vec<MetricSum>> {
+        let (rows_n, _) = rows_and_tokens(micro);
+        let n = rows_n.dims()[0];
+        if n == 0 {
+            return Ok(Vec::new());
+        }
+        let table = self.0.weights.clone().autodiff().require_grad();
+        let values_n = table.clone().select(0, rows_n).reshape([n]);
+        let value = objective.evaluate(&ValueInput::new(micro, values_n)?)?;
+        self.0
+            .add_gradient(table.grad_remove(&mut value.loss.backward()));
+        Ok(value.metrics)
+    }
+}
