@@ -49,13 +49,20 @@ fn answer(group: u64, sample: usize) -> Result<Trajectory> {
     ])?;
     for (column, low, high) in [
         (Column::OldLogProbs, -3.0, 0.0),
-        (Column::SumPiSquared, 0.2, 0.8),
         (Column::Values, -1.0, 1.0),
         (Column::ImplicitRewards, -0.1, 0.1),
     ] {
         let value = |i| low + (high - low) * noise(seed * TOKENS + i);
         t.set(column, (0..TOKENS).map(value).collect())?;
     }
+    // The token's own square, and some of what is left for the others.
+    let square = |(i, log_prob): (usize, &f32)| {
+        let p = log_prob.exp();
+        p * p + noise(i + seed) * (1.0 - p) * (1.0 - p)
+    };
+    let log_probs = t.get(Column::OldLogProbs, "bench")?.iter().enumerate();
+    let squares = log_probs.map(square).collect();
+    t.set(Column::SumPiSquared, squares)?;
     Ok(t)
 }
 

@@ -26,7 +26,7 @@ struct Args {
     #[arg(long, default_value_t = 200)]
     steps: u64,
     /// Expected reward that every run must reach.
-    #[arg(long, default_value_t = 0.9)]
+    #[arg(long, default_value_t = 0.8)]
     bar: f64,
 }
 

@@ -37,7 +37,7 @@ pub const STOP: TokenId = 0;
 /// Rate of AdamW on the policy's logits.
 const LEARNING_RATE: f64 = 0.1;
 /// Rate of AdamW on the critic's values.
-const CRITIC_LEARNING_RATE: f64 = 0.05;
+const CRITIC_LEARNING_RATE: f64 = 0.2;
 
 /// Text of answer tokens, the stop token left out.
 pub fn text(tokens: &[TokenId]) -> String {
@@ -60,11 +60,13 @@ pub fn agreement(word: &str, answer: &str) -> f32 {
 
 fn score(input: &RewardInput<'_>) -> std::result::Result<Score, &'static str> {
     let word = input.answer.ok_or("a context without a word")?;
-    let starts = word.chars().next() == input.response.chars().next();
-    let length = word.len() == input.response.len();
-    Ok(Score::new(agreement(word, input.response))
-        .with_part("start", f32::from(u8::from(starts)))
-        .with_part("length", f32::from(u8::from(length))))
+    let answer = input.response;
+    let equal = word.chars().zip(answer.chars()).filter(|(a, b)| a == b);
+    let letters = equal.count() as f32 / word.len() as f32;
+    let length = f32::from(u8::from(word.len() == answer.len()));
+    Ok(Score::new(agreement(word, answer))
+        .with_part("letters", letters)
+        .with_part("length", length))
 }
 
 /// One run: an algorithm with its options, a seed, a number of steps.
@@ -86,7 +88,7 @@ impl Bandit {
     pub fn new(algorithm: &str, seed: u64, steps: u64) -> Self {
         let mut options = Settings::default();
         if algorithm == "gdpo" {
-            let keys = json!(["start", "length"]);
+            let keys = json!(["letters", "length"]);
             options.0.insert("gdpo_reward_keys".into(), keys);
         }
         Bandit {

@@ -1,6 +1,5 @@
 //! The softmax policy of a table of logits.
 
-use super::VOCAB;
 use super::table::{Table, row, rows_and_tokens, softmax, values};
 use std::path::Path;
 use verl::backends::burn::tensor::activation::log_softmax;
@@ -26,7 +25,7 @@ pub struct FrozenTable {
 impl TablePolicy {
     /// The uniform policy.
     pub fn new(learning_rate: f64) -> Self {
-        TablePolicy(Table::new(VOCAB, learning_rate))
+        TablePolicy(Table::new(learning_rate))
     }
 
     fn snapshot(&self) -> FrozenTable {
@@ -97,7 +96,7 @@ impl Policy for TablePolicy {
         micro: &[&Trajectory],
         objective: &Objective<'_>,
     ) -> Result<Vec<MetricSum>> {
-        let (rows_n, tokens_n) = rows_and_tokens(micro);
+        let (rows_n, tokens_n) = rows_and_tokens(micro, |response, i| response[i]);
         let n = tokens_n.dims()[0];
         if n == 0 {
             return Ok(Vec::new());

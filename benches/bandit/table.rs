@@ -17,7 +17,7 @@ const NAME: &str = "table";
 /// Weights, their gradient, and the optimizer.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// `[rows, columns]`.
+    /// A column for each token.
     pub(super) weights: Tensor<2>,
     gradient: Tensor<2>,
     optimizer: AdamW,
@@ -30,13 +30,17 @@ pub(super) fn row(prompt: &[TokenId], position: usize) -> usize {
     prompt[0] as usize * MAX_TOKENS + position
 }
 
-/// Rows of the policy's tokens of several answers, `[n]`, and the tokens.
-pub(super) fn rows_and_tokens(answers: &[&Trajectory]) -> (Tensor<1, Int>, Tensor<1, Int>) {
+/// Rows of the policy's tokens of several answers, `[n]`, and a token for each,
+/// chosen from the answer by its position.
+pub(super) fn rows_and_tokens(
+    answers: &[&Trajectory],
+    choose: impl Fn(&[TokenId], usize) -> TokenId,
+) -> (Tensor<1, Int>, Tensor<1, Int>) {
     let (mut rows, mut tokens) = (Vec::new(), Vec::new());
     for t in answers {
         for i in t.policy_positions() {
             rows.push(row(t.prompt(), i) as i64);
-            tokens.push(i64::from(t.response()[i]));
+            tokens.push(i64::from(choose(t.response(), i)));
         }
     }
     let tensor = |values: Vec<i64>| {
@@ -73,8 +77,8 @@ pub(super) fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
 
 impl Table {
     /// All zeros.
-    pub(super) fn new(columns: usize, learning_rate: f64) -> Self {
-        let zeros = Tensor::zeros([WORDS.len() * MAX_TOKENS, columns], &Device::flex());
+    pub(super) fn new(learning_rate: f64) -> Self {
+        let zeros = Tensor::zeros([WORDS.len() * MAX_TOKENS, VOCAB], &Device::flex());
         Table {
             weights: zeros.clone(),
             gradient: zeros,
@@ -158,13 +162,13 @@ impl Table {
         let broken = || Error::invalid(format!("{} is not a saved table", path.display()));
         let all: Value = serde_json::from_str(&text).map_err(|_| broken())?;
         let count = |key: &str| all[key].as_u64().ok_or_else(broken);
-        let [rows, columns] = self.weights.dims();
+        let shape = self.weights.dims();
         let tensor = |value: &Value| {
             let numbers = value.as_array().ok_or_else(broken)?.iter();
             let numbers: Vec<f32> = numbers.filter_map(|v| Some(v.as_f64()? as f32)).collect();
-            match numbers.len() == rows * columns {
+            match numbers.len() == shape[0] * shape[1] {
                 true => Ok(Tensor::from_data(
-                    TensorData::new(numbers, [rows, columns]),
+                    TensorData::new(numbers, shape),
                     &Device::flex(),
                 )),
                 false => Err(broken()),
@@ -212,10 +216,10 @@ mod tests {
     fn a_saved_table_goes_on_as_before() {
         let dir = std::env::temp_dir().join(format!("verl-bandit-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let mut table = Table::new(VOCAB, 0.1);
+        let mut table = Table::new(0.1);
         (0..3).for_each(|_| step(&mut table));
         table.save_state(&dir).unwrap();
-        let mut again = Table::new(VOCAB, 0.1);
+        let mut again = Table::new(0.1);
         again.load_state(&dir).unwrap();
         std::fs::remove_dir_all(&dir).unwrap();
         step(&mut table);
@@ -226,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_broken_gradient_changes_nothing() {
-        let mut table = Table::new(VOCAB, 0.1);
+        let mut table = Table::new(0.1);
         table.add_gradient(Some(table.weights.clone().add_scalar(f32::NAN)));
         assert!(table.step().unwrap().skipped.is_some());
         assert_eq!(values(&table.weights), vec![0.0; 80]);

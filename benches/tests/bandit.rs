@@ -12,7 +12,7 @@ use verl_benches::bandit::{Bandit, TablePolicy, expected_reward};
 /// Policy updates of the short form.
 const STEPS: u64 = 40;
 /// Expected reward that every run must reach; the uniform policy has 0.22.
-const BAR: f64 = 0.6;
+const BAR: f64 = 0.7;
 
 #[test]
 fn every_algorithm_learns_over_three_seeds() {

@@ -30,10 +30,11 @@
 
 use crate::grpo::Singleton;
 use crate::options::require;
-use crate::tokens::{discounted, pick, spread};
+use crate::tokens::{pick, spread};
 use serde::{Deserialize, Serialize};
 use verl_core::Result;
 use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
+use verl_core::math::runs;
 use verl_core::types::{Batch, Column, Group, Trajectory};
 
 /// Options of the estimator.
@@ -157,18 +158,28 @@ impl OptimalTokenBaseline {
             true => Some(t.get(Column::ImportanceWeights, NAME)?),
             false => None,
         };
+        let mut weights = Vec::with_capacity(t.policy_tokens());
         let mut total = 0f64;
-        let weight = |i: usize| {
-            let w = (1.0 - 2.0 * log_probs[i].exp() + squares[i]).max(0.0);
-            total += f64::from(w * importance.map_or(1.0, |row| row[i] * row[i]));
+        let mut sum = |w: f32| {
+            total += f64::from(w);
             total
         };
-        let weights = t.policy_positions().map(weight).collect();
-        let returns = discounted(t, t.get(Column::TokenRewards, NAME)?, 1.0);
-        Ok(WeightedReturns {
-            returns: pick(t, &returns),
-            weights,
-        })
+        for run in runs(t.response_mask()) {
+            let tokens = log_probs[run.clone()].iter().zip(&squares[run.clone()]);
+            let own =
+                tokens.map(|(log_prob, square)| (1.0 - 2.0 * log_prob.exp() + square).max(0.0));
+            match importance {
+                Some(row) => weights.extend(own.zip(&row[run]).map(|(w, r)| sum(w * (r * r)))),
+                None => weights.extend(own.map(&mut sum)),
+            }
+        }
+        let mut returns = pick(t, t.get(Column::TokenRewards, NAME)?);
+        let mut ahead = 0f64;
+        for reward in returns.iter_mut().rev() {
+            ahead += f64::from(*reward);
+            *reward = ahead as f32;
+        }
+        Ok(WeightedReturns { returns, weights })
     }
 }
 

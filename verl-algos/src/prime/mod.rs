@@ -40,7 +40,7 @@ use crate::options::require;
 use crate::tokens::whiten;
 use serde::{Deserialize, Serialize};
 use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
-use verl_core::math::masked_mean;
+use verl_core::math::masked_sum;
 use verl_core::types::{Batch, Column, Group, Trajectory};
 use verl_core::{Error, Result};
 
@@ -159,7 +159,10 @@ impl PrimeAdvantage {
         let (mut means, mut places) = (Vec::new(), Vec::new());
         for (t, row) in answers.iter().zip(&rewards) {
             places.push(means.len());
-            means.extend(masked_mean(row, t.response_mask()));
+            if t.policy_tokens() > 0 {
+                let sum = masked_sum(row, t.response_mask());
+                means.push(sum / t.policy_tokens() as f64);
+            }
         }
         let row = |(i, t): (usize, &Trajectory)| {
             if t.policy_tokens() == 0 {

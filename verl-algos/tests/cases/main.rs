@@ -3,4 +3,5 @@
 
 mod answer;
 mod differences;
+mod documented;
 mod practice;

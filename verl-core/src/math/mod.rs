@@ -7,5 +7,5 @@ mod schedule;
 
 pub use aggregation::{Denominators, LossAggregation};
 pub use kl::{KlControl, KlController, KlEstimator};
-pub use masked::{masked_mean, mean_and_std, runs, whiten};
+pub use masked::{live, masked_sum, mean_and_std, runs, whiten};
 pub use schedule::{LrSchedule, ScheduleKind};
