@@ -1,1 +1,4 @@
-//! Criterion benches of verl: see the `[[bench]]` targets.
+//! What the benches share.
+
+pub mod bandit;
+pub mod estimation;

@@ -9,7 +9,7 @@
 //! between is stepped over, and the value after the last token is 0. The
 //! advantages are then whitened over all policy tokens of the batch.
 
-use crate::tokens::{pick, spread, whiten};
+use crate::tokens::whiten;
 use serde::{Deserialize, Serialize};
 use verl_core::algorithm::{AdvantageEstimator, Advantages};
 use verl_core::types::{Batch, Column, Trajectory};
@@ -81,25 +81,48 @@ pub struct Gae {
 impl Gae {
     /// Advantages and returns of one row of policy tokens.
     pub fn recursion(&self, rewards: &[f32], values: &[f32]) -> (Vec<f32>, Vec<f32>) {
-        let (mut advantages, mut returns) = (vec![0.0; rewards.len()], vec![0.0; rewards.len()]);
-        let (mut next_value, mut next_advantage) = (0f32, 0f32);
-        for t in (0..rewards.len()).rev() {
-            let delta = rewards[t] + self.gamma * next_value - values[t];
-            next_advantage = delta + self.gamma * self.lam * next_advantage;
-            next_value = values[t];
-            (advantages[t], returns[t]) = (next_advantage, next_advantage + values[t]);
-        }
-        (advantages, returns)
+        let mask = vec![true; rewards.len()];
+        decoupled(self.gamma, [self.lam; 2], &mask, rewards, values)
     }
+}
 
-    fn row(&self, t: &Trajectory) -> Result<(Vec<f32>, Vec<f32>)> {
-        let (rewards, values) = (
-            t.get(Column::TokenRewards, "GAE")?,
-            t.get(Column::Values, "GAE")?,
-        );
-        let (advantages, returns) = self.recursion(&pick(t, rewards), &pick(t, values));
-        Ok((spread(t, &advantages), spread(t, &returns)))
+/// Advantages with one lambda and returns with another, of a row whose policy
+/// tokens the mask marks; 0 at the others, whose numbers are not read.
+pub(crate) fn decoupled(
+    gamma: f32,
+    [policy, critic]: [f32; 2],
+    mask: &[bool],
+    rewards: &[f32],
+    values: &[f32],
+) -> (Vec<f32>, Vec<f32>) {
+    let (mut advantages, mut returns) = (vec![0.0; mask.len()], vec![0.0; mask.len()]);
+    let (policy, critic) = (gamma * policy, gamma * critic);
+    let (mut next_value, mut advantage, mut lead) = (0f32, 0f32, 0f32);
+    let tokens = mask.iter().zip(rewards).zip(values);
+    let results = advantages.iter_mut().zip(&mut returns);
+    for (((live, reward), value), result) in tokens.zip(results).rev() {
+        if *live {
+            let delta = reward + gamma * next_value - value;
+            advantage = delta + policy * advantage;
+            lead = delta + critic * lead;
+            next_value = *value;
+            (*result.0, *result.1) = (advantage, lead + value);
+        }
     }
+    (advantages, returns)
+}
+
+/// The same for a trajectory.
+pub(crate) fn trajectory(
+    t: &Trajectory,
+    gamma: f32,
+    lambdas: [f32; 2],
+    requester: &'static str,
+) -> Result<(Vec<f32>, Vec<f32>)> {
+    let rewards = t.get(Column::TokenRewards, requester)?;
+    let values = t.get(Column::Values, requester)?;
+    let mask = t.response_mask();
+    Ok(decoupled(gamma, lambdas, mask, rewards, values))
 }
 
 impl AdvantageEstimator for Gae {
@@ -114,7 +137,7 @@ impl AdvantageEstimator for Gae {
     fn estimate(&self, batch: &Batch) -> Result<Advantages> {
         let rows: Vec<(Vec<f32>, Vec<f32>)> = batch
             .trajectories()
-            .map(|t| self.row(t))
+            .map(|t| trajectory(t, self.gamma, [self.lam; 2], "GAE"))
             .collect::<Result<_>>()?;
         let (mut advantages, returns): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
         if self.whiten {

@@ -30,10 +30,11 @@
 
 use crate::grpo::Singleton;
 use crate::options::require;
-use crate::tokens::{discounted, pick, spread};
+use crate::tokens::{pick, spread};
 use serde::{Deserialize, Serialize};
 use verl_core::Result;
 use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
+use verl_core::math::runs;
 use verl_core::types::{Batch, Column, Group, Trajectory};
 
 /// Options of the estimator.
@@ -111,31 +112,43 @@ impl OptimalTokenBaseline {
             1 => self.0.singleton_groups == Singleton::Raw,
             _ => self.0.handle_zero_tail,
         };
-        let baselines: Vec<f64> = (0..longest)
-            .map(|t| {
-                let live = || answers.iter().filter(move |a| tokens(a) > t);
-                match keep_alone && live().count() == 1 {
-                    true => 0.0,
-                    false => self.baseline(live().map(|a| (a.returns[t], a.weights[t]))),
-                }
-            })
-            .collect();
+        let mut baselines = self.baselines(answers, longest);
+        if keep_alone {
+            // Where a single answer is left, it is compared with nothing.
+            let others = answers.iter().map(tokens).filter(|n| *n < longest).max();
+            let ties = answers.iter().filter(|a| tokens(a) == longest).count();
+            if ties == 1 {
+                baselines[others.unwrap_or(0)..].fill(0.0);
+            }
+        }
         let less = |(g, b): (&f32, &f64)| (f64::from(*g) - b) as f32;
         let row = |a: &WeightedReturns| a.returns.iter().zip(&baselines).map(less).collect();
         answers.iter().map(row).collect()
     }
 
-    /// Weighted mean of pairs of return and weight.
-    fn baseline(&self, pairs: impl Iterator<Item = (f32, f64)> + Clone) -> f64 {
-        let returns = || pairs.clone().map(|(g, _)| f64::from(g));
-        let (sum, n) = returns().fold((0.0, 0.0), |(sum, n), g| (sum + g, n + 1.0));
-        let mean = sum / n;
-        let (mut deviation, mut total) = (0.0, self.0.epsilon);
-        for (g, w) in pairs {
-            deviation += w * (f64::from(g) - mean);
-            total += w;
+    /// Weighted means of the returns at each token, around the plain mean. All
+    /// tokens of an answer at once, so that they share the processor's lanes.
+    fn baselines(&self, answers: &[WeightedReturns], longest: usize) -> Vec<f64> {
+        let (mut means, mut members) = (vec![0f64; longest], vec![0f64; longest]);
+        for answer in answers {
+            let sums = means.iter_mut().zip(&mut members).zip(&answer.returns);
+            sums.for_each(|((sum, n), g)| (*sum, *n) = (*sum + f64::from(*g), *n + 1.0));
         }
-        mean + deviation / total
+        means
+            .iter_mut()
+            .zip(&members)
+            .for_each(|(mean, n)| *mean /= n);
+        let (mut deviations, mut totals) = (vec![0f64; longest], vec![self.0.epsilon; longest]);
+        for answer in answers {
+            let sums = deviations.iter_mut().zip(&mut totals);
+            let pairs = answer.returns.iter().zip(&answer.weights).zip(&means);
+            for ((deviation, total), ((g, w), mean)) in sums.zip(pairs) {
+                *deviation += w * (f64::from(*g) - mean);
+                *total += w;
+            }
+        }
+        let parts = means.iter().zip(&deviations).zip(&totals);
+        parts.map(|((mean, d), total)| mean + d / total).collect()
     }
 
     fn answer(&self, t: &Trajectory) -> Result<WeightedReturns> {
@@ -145,18 +158,28 @@ impl OptimalTokenBaseline {
             true => Some(t.get(Column::ImportanceWeights, NAME)?),
             false => None,
         };
+        let mut weights = Vec::with_capacity(t.policy_tokens());
         let mut total = 0f64;
-        let weight = |i: usize| {
-            let w = (1.0 - 2.0 * log_probs[i].exp() + squares[i]).max(0.0);
-            total += f64::from(w * importance.map_or(1.0, |row| row[i] * row[i]));
+        let mut sum = |w: f32| {
+            total += f64::from(w);
             total
         };
-        let weights = t.policy_positions().map(weight).collect();
-        let returns = discounted(t, t.get(Column::TokenRewards, NAME)?, 1.0);
-        Ok(WeightedReturns {
-            returns: pick(t, &returns),
-            weights,
-        })
+        for run in runs(t.response_mask()) {
+            let tokens = log_probs[run.clone()].iter().zip(&squares[run.clone()]);
+            let own =
+                tokens.map(|(log_prob, square)| (1.0 - 2.0 * log_prob.exp() + square).max(0.0));
+            match importance {
+                Some(row) => weights.extend(own.zip(&row[run]).map(|(w, r)| sum(w * (r * r)))),
+                None => weights.extend(own.map(&mut sum)),
+            }
+        }
+        let mut returns = pick(t, t.get(Column::TokenRewards, NAME)?);
+        let mut ahead = 0f64;
+        for reward in returns.iter_mut().rev() {
+            ahead += f64::from(*reward);
+            *reward = ahead as f32;
+        }
+        Ok(WeightedReturns { returns, weights })
     }
 }
 

@@ -27,10 +27,11 @@ pub(crate) fn spread(t: &Trajectory, packed: &[f32]) -> Vec<f32> {
 pub(crate) fn discounted(t: &Trajectory, rewards: &[f32], gamma: f32) -> Vec<f32> {
     let mut row = vec![0.0; rewards.len()];
     let (mut ahead, gamma) = (0f64, f64::from(gamma));
-    for (i, live) in t.response_mask().iter().enumerate().rev() {
+    let tokens = t.response_mask().iter().zip(rewards);
+    for ((live, reward), result) in tokens.zip(&mut row).rev() {
         if *live {
-            ahead = f64::from(rewards[i]) + gamma * ahead;
-            row[i] = ahead as f32;
+            ahead = f64::from(*reward) + gamma * ahead;
+            *result = ahead as f32;
         }
     }
     row

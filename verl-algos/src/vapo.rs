@@ -19,9 +19,9 @@
 //! - Answers shorter than `1 / alpha` would get a negative lambda; it is 0.
 //! - Advantages are whitened unless `whiten_advantages` is false.
 
-use crate::gae::Gae;
+use crate::gae;
 use crate::options::require;
-use crate::tokens::{pick, spread, whiten};
+use crate::tokens::whiten;
 use serde::{Deserialize, Serialize};
 use verl_core::Result;
 use verl_core::algorithm::{AdvantageEstimator, Advantages};
@@ -90,22 +90,9 @@ impl VapoAdvantage {
         lambda.clamp(0.0, 1.0) as f32
     }
 
-    fn gae(&self, lam: f32) -> Gae {
-        Gae {
-            gamma: self.0.gamma,
-            lam,
-            whiten: false,
-        }
-    }
-
     fn row(&self, t: &Trajectory) -> Result<(Vec<f32>, Vec<f32>)> {
-        let rewards = pick(t, t.get(Column::TokenRewards, NAME)?);
-        let values = pick(t, t.get(Column::Values, NAME)?);
-        let policy = self.gae(self.lambda_policy(rewards.len()));
-        let critic = self.gae(self.0.lambda_critic);
-        let (advantages, _) = policy.recursion(&rewards, &values);
-        let (_, returns) = critic.recursion(&rewards, &values);
-        Ok((spread(t, &advantages), spread(t, &returns)))
+        let policy = self.lambda_policy(t.policy_tokens());
+        gae::trajectory(t, self.0.gamma, [policy, self.0.lambda_critic], NAME)
     }
 }
 

@@ -37,9 +37,10 @@ pub use model::{RewardModelConfig, UpdateOrder};
 pub use reward::{ImplicitReward, ImplicitRewardConfig, PrimeNorm};
 
 use crate::options::require;
-use crate::tokens::{discounted, pick, whiten};
+use crate::tokens::whiten;
 use serde::{Deserialize, Serialize};
 use verl_core::algorithm::{AdvantageEstimator, Advantages, Requirements};
+use verl_core::math::masked_sum;
 use verl_core::types::{Batch, Column, Group, Trajectory};
 use verl_core::{Error, Result};
 
@@ -132,16 +133,20 @@ impl PrimeAdvantage {
     /// Process rewards of an answer less their baseline, given the mean
     /// rewards of the group's answers and which of them is its own.
     pub fn process(&self, rewards: &[f32], means: &[f64], own: usize) -> Vec<f32> {
+        let compared = self.compared(means, own);
+        rewards.iter().map(|r| compared.less(*r)).collect()
+    }
+
+    fn compared(&self, means: &[f64], own: usize) -> Compared {
         let n = means.len() as f64;
-        let Some(others) = mean_of_others(means, own) else {
-            return vec![0.0; rewards.len()];
+        let (scale, baseline) = match (mean_of_others(means, own), self.0.process_baseline) {
+            (None, _) => (0.0, 0.0),
+            (Some(others), ProcessBaseline::LeaveOneOut) => (1.0, others),
+            (Some(_), ProcessBaseline::Recipe) => {
+                (n / (n - 1.0), means.iter().sum::<f64>() / (n - 1.0))
+            }
         };
-        let (scale, baseline) = match self.0.process_baseline {
-            ProcessBaseline::LeaveOneOut => (1.0, others),
-            ProcessBaseline::Recipe => (n / (n - 1.0), means.iter().sum::<f64>() / (n - 1.0)),
-        };
-        let less = |r: &f32| (f64::from(*r) * scale - baseline) as f32;
-        rewards.iter().map(less).collect()
+        Compared { scale, baseline }
     }
 
     /// Advantages before whitening.
@@ -155,23 +160,46 @@ impl PrimeAdvantage {
         for (t, row) in answers.iter().zip(&rewards) {
             places.push(means.len());
             if t.policy_tokens() > 0 {
-                let live = pick(t, row);
-                means.push(live.iter().copied().map(f64::from).sum::<f64>() / live.len() as f64);
+                let sum = masked_sum(row, t.response_mask());
+                means.push(sum / t.policy_tokens() as f64);
             }
         }
         let row = |(i, t): (usize, &Trajectory)| {
             if t.policy_tokens() == 0 {
                 return vec![0.0; rewards[i].len()];
             }
-            let process = self.process(rewards[i], &means, places[i]);
-            let mut row = discounted(t, &process, self.0.gamma);
             let lead = mean_of_others(&outcomes, i).map_or(0.0, |others| outcomes[i] - others);
-            let outcome = self.0.reward_gt_coef * lead as f32;
-            let add = |i: usize| row[i] = self.0.reward_dpo_coef * row[i] + outcome;
-            t.policy_positions().for_each(add);
-            row
+            let compared = self.compared(&means, places[i]);
+            self.row(rewards[i], t.response_mask(), compared, lead as f32)
         };
         Ok(answers.iter().enumerate().map(row).collect())
+    }
+
+    /// Both kinds of reward to go, at the policy's tokens.
+    fn row(&self, rewards: &[f32], mask: &[bool], compared: Compared, lead: f32) -> Vec<f32> {
+        let mut row = vec![0.0; mask.len()];
+        let (mut ahead, gamma) = (0f64, f64::from(self.0.gamma));
+        let outcome = self.0.reward_gt_coef * lead;
+        for ((live, reward), result) in mask.iter().zip(rewards).zip(&mut row).rev() {
+            if *live {
+                ahead = f64::from(compared.less(*reward)) + gamma * ahead;
+                *result = self.0.reward_dpo_coef * ahead as f32 + outcome;
+            }
+        }
+        row
+    }
+}
+
+/// What becomes of a process reward when it is compared with its group's.
+#[derive(Debug, Clone, Copy)]
+struct Compared {
+    scale: f64,
+    baseline: f64,
+}
+
+impl Compared {
+    fn less(&self, reward: f32) -> f32 {
+        (f64::from(reward) * self.scale - self.baseline) as f32
     }
 }
 
@@ -190,7 +218,8 @@ impl AdvantageEstimator for PrimeAdvantage {
 
     fn estimate(&self, batch: &Batch) -> Result<Advantages> {
         let groups = batch.groups().iter().map(|group| self.group(group));
-        let returns = groups.collect::<Result<Vec<_>>>()?.concat();
+        let groups = groups.collect::<Result<Vec<_>>>()?;
+        let returns: Vec<Vec<f32>> = groups.into_iter().flatten().collect();
         let mut advantages = returns.clone();
         whiten(batch, &mut advantages);
         Ok(Advantages {

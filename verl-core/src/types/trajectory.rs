@@ -1,6 +1,7 @@
 //! One sampled answer and everything known about it.
 
 use super::{Column, TokenId};
+use crate::math::{live, masked_sum};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -137,7 +138,7 @@ impl Trajectory {
 
     /// Number of response tokens the policy produced.
     pub fn policy_tokens(&self) -> usize {
-        self.parts.response_mask.iter().filter(|m| **m).count()
+        live(&self.parts.response_mask)
     }
 
     /// Prompt and response tokens together.
@@ -264,10 +265,7 @@ impl Trajectory {
     /// Sum of the token rewards over the policy's tokens (0 before scoring).
     pub fn total_reward(&self) -> f32 {
         match &self.columns[Column::TokenRewards as usize] {
-            Some(rewards) => self
-                .policy_positions()
-                .map(|i| f64::from(rewards[i]))
-                .sum::<f64>() as f32,
+            Some(rewards) => masked_sum(rewards, self.response_mask()) as f32,
             None => 0.0,
         }
     }
