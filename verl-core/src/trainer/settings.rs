@@ -176,7 +176,10 @@ impl TrainSettings {
             }
             _ => {}
         }
-        if self.reuse_log_probs.is_some_and(|gap| !(gap >= 0.0)) {
+        if self
+            .reuse_log_probs
+            .is_some_and(|gap| gap.is_nan() || gap < 0.0)
+        {
             return Err(Error::config("reuse_log_probs", "must not be negative"));
         }
         if !(0.0..=1.0).contains(&self.max_failure_fraction) {
