@@ -11,7 +11,7 @@ use verl_benches::bandit::{Bandit, TablePolicy, expected_reward};
 
 /// Policy updates of the short form.
 const STEPS: u64 = 40;
-/// Expected reward that every run must reach; the uniform policy has 0.22.
+/// Expected reward that every run must reach; the uniform policy has 0.12.
 const BAR: f64 = 0.7;
 
 #[test]
@@ -58,7 +58,7 @@ fn a_wrong_sign_or_a_lost_gradient_stays_below_the_bar() {
         run.options.0.insert("policy_loss".into(), json!("times"));
         run.train(&catalogue).unwrap()
     };
-    assert!((untrained - 0.22).abs() < 0.01, "{untrained}");
+    assert!((untrained - 0.117).abs() < 0.001, "{untrained}");
     assert!(with_factor(1.0) > BAR);
     assert_eq!(with_factor(0.0), untrained);
     assert!(with_factor(-1.0) < untrained);
