@@ -1,6 +1,7 @@
 //! A run from a configuration file: everything is wired here, and nothing
 //! else happens here.
 
+use crate::lora;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -213,18 +214,22 @@ fn models(
         model.kernels = config.actor.model.kernels;
         Ok(model)
     };
-    let model = load(&config.actor.model.path)?;
+    let base = load(&config.actor.model.path)?;
+    let adapted = |model: &Model, seed| {
+        lora::adapted(model, &config.actor.model, seed).map_err(|e| config.locate(e))
+    };
+    let model = adapted(&base, config.seed)?;
     let critic = match algorithm.requirements().critic {
         true => {
-            let base = if critic_path == config.actor.model.path {
-                model.clone()
-            } else {
-                load(critic_path)?
+            let base = match critic_path == config.actor.model.path {
+                true => base.clone(),
+                false => load(critic_path)?,
             };
+            let model = lora::fresh(&base, &config.actor.model, config.seed + 1)?;
             let updates = plan.total_critic_updates();
             let optim = &config.critic.optim;
             let options = engine(config, optim, updates, config.critic.grad_clip, None);
-            let critic = ValueCritic::new(base, Box::new(adamw(optim)), options)?;
+            let critic = ValueCritic::new(model, Box::new(adamw(optim)), options)?;
             Some(Box::new(critic) as Box<dyn Critic>)
         }
         false => None,
@@ -235,7 +240,8 @@ fn models(
             optim.lr = implicit.lr.unwrap_or(optim.lr);
             let updates = plan.total_updates();
             let options = engine(config, &optim, updates, config.actor.grad_clip, vocab);
-            let model = CausalPolicy::new(model.clone(), Box::new(adamw(&optim)), options)?;
+            let model = adapted(&base, config.seed + 2)?;
+            let model = CausalPolicy::new(model, Box::new(adamw(&optim)), options)?;
             Some(Box::new(model) as Box<dyn Policy>)
         }
         None => None,

@@ -6,7 +6,7 @@ use verl::algos::Catalogue;
 use verl::backends::burn::tensor::Device;
 use verl::backends::engine::{CausalPolicy, EngineOptions, Schedule, ValueCritic};
 use verl::backends::generate::{GeneratorOptions, NativeGenerator};
-use verl::backends::model::{Kernels, Model, ModelConfig};
+use verl::backends::model::{Kernels, LoraConfig, Model, ModelConfig};
 use verl::backends::optim::{AdamW, AdamWConfig};
 use verl::backends::text::HfTokenizer;
 use verl::core::registry::Settings;
@@ -26,6 +26,7 @@ pub(crate) struct Setup {
     pub(crate) lr: f64,
     pub(crate) reward: Arc<dyn RewardFn>,
     pub(crate) kernels: Kernels,
+    pub(crate) lora: Option<LoraConfig>,
 }
 
 impl Default for Setup {
@@ -38,6 +39,7 @@ impl Default for Setup {
             lr: 1e-3,
             reward: Arc::new(reward),
             kernels: Kernels::default(),
+            lora: None,
         }
     }
 }
@@ -47,6 +49,9 @@ impl Setup {
         let config = Arc::new(ModelConfig::from_dir(&model_dir()).unwrap());
         let mut model = Model::random(config, 3, &Device::flex());
         model.kernels = self.kernels;
+        if let Some(lora) = &self.lora {
+            model.attach_lora(lora.clone(), 5).unwrap();
+        }
         let tokenizer = Arc::new(HfTokenizer::from_dir(&model_dir()).unwrap());
         let settings = Settings(self.options.as_object().unwrap().clone());
         let algorithm = Catalogue::builtin()

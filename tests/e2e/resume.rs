@@ -2,6 +2,7 @@
 
 use crate::parts::{Setup, settings, weights};
 use verl::Trainer;
+use verl::backends::model::LoraConfig;
 
 fn stop_at_every_step(setup: &Setup) {
     let mut whole = Trainer::new(setup.parts(), settings(6, None)).unwrap();
@@ -36,6 +37,19 @@ fn ppo_with_critic_and_adaptive_kl_resumes_byte_for_byte() {
         options: serde_json::json!({
             "use_kl_in_reward": true,
             "kl_ctrl": {"type": "adaptive", "kl_coef": 0.1, "target_kl": 0.01, "horizon": 100.0},
+        }),
+        ..Default::default()
+    });
+}
+
+#[test]
+fn adapters_with_dropout_resume_byte_for_byte() {
+    stop_at_every_step(&Setup {
+        algorithm: "ppo".into(),
+        options: serde_json::json!({"use_kl_in_reward": true}),
+        lora: Some(LoraConfig {
+            dropout: 0.2,
+            ..Default::default()
         }),
         ..Default::default()
     });

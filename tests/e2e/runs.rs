@@ -2,6 +2,7 @@
 
 use crate::parts::{Setup, model_dir, settings, weights};
 use std::sync::{Arc, Mutex};
+use verl::backends::model::LoraConfig;
 use verl::core::config::RunConfig;
 use verl::core::tracking::{Completion, Metrics, Summary, Tracker};
 use verl::{Result, RunBuilder, TrainSettings, Trainer, reward_fn};
@@ -65,6 +66,78 @@ fn every_algorithm_learns_to_answer_briefly() {
         let (before, after) = (mean(&rewards[..3]), mean(&rewards[rewards.len() - 3..]));
         println!("{algorithm}: {before:.3} to {after:.3}");
         assert!(after > before + 0.1, "{algorithm}: {before} to {after}");
+    }
+}
+
+#[test]
+fn an_adapter_learns_and_leaves_its_model_alone() {
+    let setup = Setup {
+        options: serde_json::json!({"kl_loss_coef": 0.001}),
+        lr: 2e-2,
+        lora: Some(LoraConfig::default()),
+        ..Default::default()
+    };
+    let long = TrainSettings {
+        prompts_per_step: 8,
+        samples_per_prompt: 8,
+        mini_batch_prompts: None,
+        ..settings(20, None)
+    };
+    let mut trainer = Trainer::new(setup.parts(), long).unwrap();
+    let before = weights(trainer.policy());
+    let rewards = series(&logged(&mut trainer), "critic/score/mean");
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    let (first, last) = (mean(&rewards[..3]), mean(&rewards[17..]));
+    assert!(last > first + 0.1, "{first} to {last}");
+    for ((name, was), (_, is)) in before.iter().zip(weights(trainer.policy())) {
+        assert_eq!(*was != is, name.contains(".lora_"), "{name}");
+    }
+}
+
+#[test]
+fn a_configured_adapter_is_trained_saved_and_loaded_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |out: &str, overrides: &[String]| {
+        let out = dir.path().join(out);
+        let config = RunConfig::from_yaml(&yaml(&out, "algorithm: { name: ppo }"), overrides)?;
+        let mut run = RunBuilder::default().build(config)?;
+        run.fit()?;
+        Ok::<_, verl::Error>(weights(run.trainer().policy()))
+    };
+    let verls_spelling = [
+        "actor_rollout_ref.model.lora_rank=4",
+        "actor_rollout_ref.model.lora_alpha=8",
+        "actor.optim.lr=0.01",
+    ];
+    let first = run("first", &verls_spelling.map(String::from)).unwrap();
+    let checkpoints = std::fs::read_dir(dir.path().join("first/checkpoints")).unwrap();
+    let newest = checkpoints.map(|e| e.unwrap().path()).max().unwrap();
+    let from_there = format!(
+        "actor.model.lora.adapter_path={}",
+        newest.join("policy").display()
+    );
+    let second = run("second", &[from_there.clone(), "actor.optim.lr=0".into()]).unwrap();
+    assert!(first == second, "the adapter is where training left it");
+
+    for (overrides, want) in [
+        (
+            vec!["actor.model.lora.alpha=3".into()],
+            "actor.model.lora.alpha: there is no adapter",
+        ),
+        (
+            vec![from_there, "actor.model.lora.rank=8".into()],
+            "actor.model.lora.rank: comes from the adapter",
+        ),
+        (
+            vec![
+                "actor.model.lora.rank=8".into(),
+                "actor.model.lora.target_modules=[lm_head]".into(),
+            ],
+            "actor.model.lora.target_modules: `lm_head` is no projection",
+        ),
+    ] {
+        let error = run("refused", &overrides).unwrap_err().to_string();
+        assert!(error.contains(want), "{error}");
     }
 }
 

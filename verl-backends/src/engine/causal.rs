@@ -136,12 +136,14 @@ impl Policy for CausalPolicy {
         micro: &[&Trajectory],
         objective: &Objective<'_>,
     ) -> Result<Vec<MetricSum>> {
+        let dropping = self.state.dropping();
         let State {
             model,
             grads,
             options,
             ..
         } = &mut self.state;
+        let model = dropping.as_ref().unwrap_or(model);
         let sequences: Vec<SequenceRef<'_>> = micro.iter().map(|t| SequenceRef::from(*t)).collect();
         let mut packed = Packed::new(&sequences, options.share_prompt_tokens, &model.device())?;
         keep_policy_tokens(&mut packed, micro);
@@ -194,7 +196,7 @@ impl Policy for CausalPolicy {
 
     fn frozen(&self) -> Box<dyn LogProbModel> {
         Box::new(Frozen {
-            model: self.state.model.clone(),
+            model: self.state.model.without_lora(),
             options: self.state.options.clone(),
         })
     }
@@ -219,7 +221,7 @@ impl Trainable for CausalPolicy {
     }
 
     fn discard_gradients(&mut self) {
-        self.state.grads.clear();
+        self.state.discard();
     }
 
     fn save_pretrained(&self, dir: &Path) -> Result<()> {

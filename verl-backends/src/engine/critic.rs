@@ -78,10 +78,10 @@ fn with_value_head(mut model: Model) -> Model {
     config
         .source
         .insert("label2id".into(), serde_json::json!({"LABEL_0": 0}));
-    model.head = Head::Score(Linear {
-        weight: Tensor::zeros([1, config.hidden], &device),
-        bias: Some(Tensor::zeros([1], &device)),
-    });
+    model.head = Head::Score(Linear::new(
+        Tensor::zeros([1, config.hidden], &device),
+        Some(Tensor::zeros([1], &device)),
+    ));
     model.config = Arc::new(config);
     model
 }
@@ -109,12 +109,14 @@ impl Critic for ValueCritic {
         micro: &[&Trajectory],
         objective: &ValueObjective<'_>,
     ) -> Result<Vec<MetricSum>> {
+        let dropping = self.state.dropping();
         let State {
             model,
             grads,
             options,
             ..
         } = &mut self.state;
+        let model = dropping.as_ref().unwrap_or(model);
         let sequences: Vec<SequenceRef<'_>> = micro.iter().map(|t| SequenceRef::from(*t)).collect();
         let packed = Packed::new(&sequences, options.share_prompt_tokens, &model.device())?;
         let live = micro.iter().flat_map(|t| t.response_mask());
@@ -161,10 +163,10 @@ impl Critic for ValueCritic {
 
 fn tracked_head(model: &Model) -> Result<Linear> {
     match &model.head {
-        Head::Score(head) => Ok(Linear {
-            weight: head.weight.clone().autodiff().require_grad(),
-            bias: head.bias.clone().map(|b| b.autodiff().require_grad()),
-        }),
+        Head::Score(head) => Ok(Linear::new(
+            head.weight.clone().autodiff().require_grad(),
+            head.bias.clone().map(|b| b.autodiff().require_grad()),
+        )),
         _ => Err(Error::Unsupported("a critic needs a score head".into())),
     }
 }
@@ -175,7 +177,7 @@ impl Trainable for ValueCritic {
     }
 
     fn discard_gradients(&mut self) {
-        self.state.grads.clear();
+        self.state.discard();
     }
 
     fn save_pretrained(&self, dir: &Path) -> Result<()> {

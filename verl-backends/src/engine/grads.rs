@@ -1,5 +1,6 @@
 //! Accumulated gradients by parameter name.
 
+use crate::model::Model;
 use burn::tensor::Tensor;
 use std::collections::BTreeMap;
 use verl_core::rollout::WeightTensor;
@@ -9,11 +10,29 @@ use verl_core::{Error, Result};
 #[derive(Debug, Default)]
 pub struct Gradients {
     sums: BTreeMap<String, WeightTensor>,
+    /// Gradients of frozen weights are not kept.
+    adapters_only: bool,
 }
 
 impl Gradients {
-    /// Adds a vector's gradient.
+    /// No gradients yet, for the parameters that training changes.
+    pub(crate) fn of(model: &Model) -> Self {
+        Gradients {
+            adapters_only: model.lora.is_some(),
+            ..Gradients::default()
+        }
+    }
+
+    /// Whether a parameter's gradient is kept.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        !self.adapters_only || Model::stays_trainable(name)
+    }
+
+    /// Adds a vector's gradient, unless the vector is frozen.
     pub fn add_vector(&mut self, name: &str, grad: Tensor<1>) {
+        if !self.wants(name) {
+            return;
+        }
         let sum = match self.sums.remove(name) {
             Some(WeightTensor::Vector(sum)) => sum + grad,
             _ => grad,
@@ -22,8 +41,11 @@ impl Gradients {
             .insert(name.to_string(), WeightTensor::Vector(sum));
     }
 
-    /// Adds a matrix's gradient.
+    /// Adds a matrix's gradient, unless the matrix is frozen.
     pub fn add_matrix(&mut self, name: &str, grad: Tensor<2>) {
+        if !self.wants(name) {
+            return;
+        }
         let sum = match self.sums.remove(name) {
             Some(WeightTensor::Matrix(sum)) => sum + grad,
             _ => grad,
@@ -32,9 +54,13 @@ impl Gradients {
             .insert(name.to_string(), WeightTensor::Matrix(sum));
     }
 
-    /// Lets `add` add to a vector's gradient in place.
+    /// Lets `add` add to a vector's gradient in place, unless the vector is
+    /// frozen.
     #[cfg(feature = "flex")]
     pub(crate) fn in_vector(&mut self, name: &str, n: usize, add: impl FnOnce(&mut [f32])) {
+        if !self.wants(name) {
+            return;
+        }
         let mut sum = match self.sums.remove(name) {
             Some(WeightTensor::Vector(sum)) => crate::host::values(sum),
             _ => vec![0f32; n],
@@ -44,9 +70,13 @@ impl Gradients {
         self.sums.insert(name.to_string(), sum);
     }
 
-    /// Lets `add` add to a matrix's gradient in place.
+    /// Lets `add` add to a matrix's gradient in place, unless the matrix is
+    /// frozen.
     #[cfg(feature = "flex")]
     pub(crate) fn in_matrix(&mut self, name: &str, dims: [usize; 2], add: impl FnOnce(&mut [f32])) {
+        if !self.wants(name) {
+            return;
+        }
         let mut sum = match self.sums.remove(name) {
             Some(WeightTensor::Matrix(sum)) => crate::host::values(sum),
             _ => vec![0f32; dims[0] * dims[1]],

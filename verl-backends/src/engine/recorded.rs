@@ -75,12 +75,13 @@ impl<'a> RecordedPass<'a> {
             d = Stretch::record(self.model, range, input, self.layout, &self.rope, false)
                 .backward(d, grads);
         }
-        let embed = self.model.embed.zeros_like();
-        let ids = id_tensor(self.ids, &embed.device());
-        grads.add_matrix(
-            "model.embed_tokens.weight",
-            embed.select_assign(0, ids, d, IndexingUpdateOp::Add),
-        );
+        let name = "model.embed_tokens.weight";
+        if grads.wants(name) {
+            let embed = self.model.embed.zeros_like();
+            let ids = id_tensor(self.ids, &embed.device());
+            let grad = embed.select_assign(0, ids, d, IndexingUpdateOp::Add);
+            grads.add_matrix(name, grad);
+        }
     }
 }
 
@@ -106,11 +107,12 @@ impl Stretch {
         let mut hidden = input.clone();
         for i in range {
             let mut layer = model.layers[i].clone();
-            layer.each(i, &mut |_, param| track(param));
+            layer.each(i, &mut |name, param| track(param, model.trains(name)));
             hidden = layer.forward(&model.config, i, hidden, layout, rope);
             layers.push((i, layer));
         }
-        let norm = with_norm.then(|| model.norm.clone().autodiff().require_grad());
+        let trained = model.trains("model.norm.weight");
+        let norm = with_norm.then(|| model.norm.clone().autodiff().set_require_grad(trained));
         let output = match &norm {
             Some(norm) => crate::model::rms_norm(hidden, norm, model.config.norm_eps),
             None => hidden,
@@ -141,10 +143,11 @@ impl Stretch {
     }
 }
 
-fn track(param: ParamMut<'_>) {
+/// Puts a parameter on the recording device; what is frozen gets no gradient.
+fn track(param: ParamMut<'_>, trained: bool) {
     match param {
-        ParamMut::Vector(t) => *t = t.clone().autodiff().require_grad(),
-        ParamMut::Matrix(t) => *t = t.clone().autodiff().require_grad(),
+        ParamMut::Vector(t) => *t = t.clone().autodiff().set_require_grad(trained),
+        ParamMut::Matrix(t) => *t = t.clone().autodiff().set_require_grad(trained),
     }
 }
 

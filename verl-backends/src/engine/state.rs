@@ -2,14 +2,14 @@
 
 use super::grads::Gradients;
 use crate::model::Model;
-use crate::weights::{load_weights, save_pretrained, write_tensors};
+use crate::weights::{load_trained, load_weights, save_adapter, save_pretrained, write_tensors};
 use burn::tensor::Tensor;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use verl_core::optimizer::{Optimizer, OptimizerState};
 use verl_core::policy::UpdateReport;
-use verl_core::rollout::WeightTensor;
+use verl_core::rollout::{WeightTensor, sample_seed};
 use verl_core::{Error, Result};
 
 /// Learning rate of the update with this number (from 0).
@@ -76,17 +76,34 @@ pub(super) struct State {
     optimizer: Box<dyn Optimizer>,
     /// Updates applied to the weights.
     pub(super) updates: u64,
+    /// Micro-batches since the last update.
+    passes: u64,
 }
 
 impl State {
     pub(super) fn new(model: Model, optimizer: Box<dyn Optimizer>, options: EngineOptions) -> Self {
         State {
+            grads: Gradients::of(&model),
             model,
-            grads: Gradients::default(),
             options,
             optimizer,
             updates: 0,
+            passes: 0,
         }
+    }
+
+    /// The model as the next training pass runs it, where it differs: with what
+    /// the adapter's dropout takes away, drawn by update and micro-batch.
+    pub(super) fn dropping(&mut self) -> Option<Model> {
+        self.passes += 1;
+        self.model
+            .dropping(sample_seed(self.updates, self.passes, 0, 0))
+    }
+
+    /// Drops the accumulated gradient.
+    pub(super) fn discard(&mut self) {
+        self.grads.clear();
+        self.passes = 0;
     }
 
     /// Clips, updates and clears; see `Trainable::optimizer_step`.
@@ -95,7 +112,7 @@ impl State {
         let grad_norm = match self.grads.global_norm() {
             Ok(norm) => norm,
             Err(Error::NotFinite { value, place, .. }) => {
-                self.grads.clear();
+                self.discard();
                 let skipped = Some(format!("the gradient of {place} is {value}"));
                 return Ok(UpdateReport {
                     grad_norm: f64::NAN,
@@ -132,16 +149,20 @@ impl State {
                 Err(error) => failed = failed.take().or(Some(error)),
             }
         });
-        self.grads.clear();
+        self.discard();
         failed.map_or(Ok(()), Err)
     }
 
+    /// Writes the model, or its adapter when it has one.
     pub(super) fn save_pretrained(&self, dir: &Path) -> Result<()> {
-        save_pretrained(&self.model, dir)
+        match self.model.lora {
+            Some(_) => save_adapter(&self.model, dir),
+            None => save_pretrained(&self.model, dir),
+        }
     }
 
     pub(super) fn save_state(&self, dir: &Path) -> Result<()> {
-        save_pretrained(&self.model, dir)?;
+        self.save_pretrained(dir)?;
         let mut state = self.optimizer.state();
         let numbers = Tensor::from_data(
             split(state.step)
@@ -159,7 +180,7 @@ impl State {
 
     pub(super) fn load_state(&mut self, dir: &Path) -> Result<()> {
         let device = self.model.device();
-        let model = load_weights(self.model.config.clone(), dir, &device)?;
+        let model = self.saved_model(dir)?;
         let mut tensors = crate::weights::read_tensors(&dir.join(OPTIMIZER_FILE), &device)?;
         let counters = tensors
             .iter()
@@ -183,8 +204,23 @@ impl State {
             tensors,
         })?;
         (self.model, self.updates) = (model, join(c, d));
-        self.grads.clear();
+        self.discard();
         Ok(())
+    }
+}
+
+impl State {
+    /// The model as [`State::save_state`] wrote it; an adapter's base is the
+    /// one that is loaded.
+    fn saved_model(&self, dir: &Path) -> Result<Model> {
+        if self.model.lora.is_none() {
+            let mut model = load_weights(self.model.config.clone(), dir, &self.model.device())?;
+            model.kernels = self.model.kernels;
+            return Ok(model);
+        }
+        let mut model = self.model.clone();
+        load_trained(&mut model, dir)?;
+        Ok(model)
     }
 }
 

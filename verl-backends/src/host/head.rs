@@ -121,14 +121,15 @@ impl HostHead<'_> {
         }
     }
 
-    /// Adds the gradients of the hidden states and of the weight, given what
-    /// [`HostHead::score`] returned and the gradients of its outputs.
+    /// Adds the gradients of the hidden states and, where it is wanted, of the
+    /// weight, given what [`HostHead::score`] returned and the gradients of its
+    /// outputs.
     pub(crate) fn backward(
         &self,
         hidden: &[f32],
         tokens: &[(TokenId, TokenStats, TokenGrad)],
         d_hidden: &mut [f32],
-        d_weight: &mut [f32],
+        mut d_weight: Option<&mut [f32]>,
     ) {
         let width = self.width();
         let chunks = hidden
@@ -157,8 +158,10 @@ impl HostHead<'_> {
                     });
                 let d_logits = Mat::new(&logits, n);
                 matmul(d_hidden, d_logits, weight, Write::Add, Threads::All);
-                let d_weight = &mut d_weight[tile.start * width..tile.end * width];
-                matmul(d_weight, d_logits.t(), x, Write::Add, Threads::All);
+                if let Some(d_weight) = &mut d_weight {
+                    let d_weight = &mut d_weight[tile.start * width..tile.end * width];
+                    matmul(d_weight, d_logits.t(), x, Write::Add, Threads::All);
+                }
             }
         }
     }

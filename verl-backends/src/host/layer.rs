@@ -347,6 +347,17 @@ impl Sink<'_> {
                     HostLinear::bias_gradient(d, sum)
                 });
         }
+        if let Some(adapter) = linear.adapter() {
+            let [a, b] = adapter.dims();
+            let (a_name, b_name) = (
+                format!("{name}.lora_A.weight"),
+                format!("{name}.lora_B.weight"),
+            );
+            self.grads
+                .in_matrix(&a_name, a, |sum| adapter.a_gradient(d, x, n, sum));
+            self.grads
+                .in_matrix(&b_name, b, |sum| adapter.b_gradient(d, x, n, sum));
+        }
     }
 
     /// Adds the weight's gradient, and the input's to `d_x`.
@@ -357,8 +368,23 @@ impl Sink<'_> {
             weight,
             scales,
         } = normed;
-        self.grads.in_vector(&self.name(part), weight.len(), |sum| {
+        let name = self.name(part);
+        norm_gradient(self.grads, &name, weight.len(), |sum| {
             norm::backward(d, x, weight, scales, d_x, sum)
         });
+    }
+}
+
+/// Lets `add` add to the gradient of a norm's weight; it also works on the
+/// input's gradient, and so runs when the weight is frozen too.
+pub(super) fn norm_gradient(
+    grads: &mut Gradients,
+    name: &str,
+    width: usize,
+    add: impl FnOnce(&mut [f32]),
+) {
+    match grads.wants(name) {
+        true => grads.in_vector(name, width, add),
+        false => add(&mut vec![0f32; width]),
     }
 }

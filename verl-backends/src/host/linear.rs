@@ -1,5 +1,6 @@
 //! A projection `y = x W^T + b` on slices.
 
+use super::adapter::HostAdapter;
 use super::elementwise::{add_bias, add_column_sums};
 use super::few;
 use super::gemm::{Mat, Threads, Write, matmul};
@@ -16,6 +17,7 @@ pub(crate) struct HostLinear {
     outputs: usize,
     /// The weight as decoding reads it, when in another format.
     short: Option<Vec<bf16>>,
+    adapter: Option<HostAdapter>,
 }
 
 impl HostLinear {
@@ -24,11 +26,16 @@ impl HostLinear {
             Some(bias) => Some(View::of(bias)?),
             None => None,
         };
+        let adapter = match &linear.adapter {
+            Some(adapter) => Some(HostAdapter::of(adapter)?),
+            None => None,
+        };
         Some(HostLinear {
             weight: View::of(&linear.weight)?,
             bias,
             outputs: linear.weight.dims()[0],
             short: None,
+            adapter,
         })
     }
 
@@ -55,6 +62,9 @@ impl HostLinear {
         if let Some(bias) = &self.bias {
             add_bias(&mut y, bias);
         }
+        if let Some(adapter) = &self.adapter {
+            adapter.forward(x, n, &mut y);
+        }
         y
     }
 
@@ -68,12 +78,18 @@ impl HostLinear {
         if let Some(bias) = &self.bias {
             add_bias(&mut y, bias);
         }
+        if let Some(adapter) = &self.adapter {
+            adapter.decode(x, n, &mut y);
+        }
         y
     }
 
     /// Adds the gradient of the input, given that of the output.
     pub(crate) fn backward(&self, d: &[f32], n: usize, d_x: &mut [f32]) {
         matmul(d_x, Mat::new(d, n), self.weight(), Write::Add, Threads::All);
+        if let Some(adapter) = &self.adapter {
+            adapter.backward(d, n, d_x);
+        }
     }
 
     /// Adds the gradient of the weight.
@@ -94,6 +110,10 @@ impl HostLinear {
 
     pub(crate) fn has_bias(&self) -> bool {
         self.bias.is_some()
+    }
+
+    pub(crate) fn adapter(&self) -> Option<&HostAdapter> {
+        self.adapter.as_ref()
     }
 }
 

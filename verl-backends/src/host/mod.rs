@@ -7,6 +7,7 @@
 //! and is what these are tested against.
 
 mod adamw;
+mod adapter;
 mod attention;
 mod cache;
 mod decode;

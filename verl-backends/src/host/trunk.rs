@@ -2,7 +2,7 @@
 
 use super::attention::Span;
 use super::elementwise::Rotation;
-use super::layer::{Context, HostLayer, Saved};
+use super::layer::{Context, HostLayer, Saved, norm_gradient};
 use super::norm::{self, Scales};
 use super::view::View;
 use crate::engine::Gradients;
@@ -192,7 +192,7 @@ impl<'a> HostPass<'a> {
         let model = &self.model;
         let context = self.frame.context(&model.config);
         let mut d = vec![0f32; d_hidden.len()];
-        grads.in_vector("model.norm.weight", model.norm.len(), |sum| {
+        norm_gradient(grads, "model.norm.weight", model.norm.len(), |sum| {
             norm::backward(d_hidden, &self.last, &model.norm, &self.scales, &mut d, sum)
         });
         drop(std::mem::take(&mut self.last));

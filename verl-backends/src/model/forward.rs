@@ -6,7 +6,7 @@ use super::attention::attend;
 use super::config::{ModelConfig, MoeConfig};
 use super::layout::Layout;
 use super::moe;
-use super::params::{Head, Layer, Linear, Mlp, Model};
+use super::params::{Head, Layer, Mlp, Model};
 use super::rope::RopeTable;
 use burn::tensor::activation::silu;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -27,17 +27,6 @@ pub fn rms_norm<const D: usize>(x: Tensor<D>, weight: &Tensor<1>, eps: f64) -> T
         .sqrt()
         .recip();
     x * scale * weight.clone().unsqueeze()
-}
-
-impl Linear {
-    /// `[n, in] -> [n, out]`.
-    pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
-        let y = x.matmul(self.weight.clone().transpose());
-        match &self.bias {
-            Some(bias) => y + bias.clone().unsqueeze(),
-            None => y,
-        }
-    }
 }
 
 impl Mlp {

@@ -1,6 +1,8 @@
 //! The parameters, by their Hugging Face names.
 
 use super::config::{HeadKind, ModelConfig};
+use super::linear::Linear;
+use super::lora::LoraConfig;
 use burn::tensor::{Device, Tensor, TensorData};
 use rand::RngExt as _;
 use rand::SeedableRng;
@@ -8,15 +10,6 @@ use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 use verl_core::config::Kernels;
 use verl_core::rollout::WeightTensor;
-
-/// A projection `y = x W^T + b`; the weight is `[out, in]` as on disk.
-#[derive(Debug, Clone)]
-pub struct Linear {
-    /// `[out, in]`.
-    pub weight: Tensor<2>,
-    /// `[out]`.
-    pub bias: Option<Tensor<1>>,
-}
 
 /// The feed-forward part of a layer.
 #[derive(Debug, Clone)]
@@ -86,6 +79,8 @@ pub struct Model {
     pub head: Head,
     /// What runs the layers.
     pub kernels: Kernels,
+    /// The adapter on the projections; with one, the rest is frozen.
+    pub lora: Option<Arc<LoraConfig>>,
 }
 
 /// A parameter in place.
@@ -128,19 +123,26 @@ impl ParamMut<'_> {
 /// Called with each parameter's name and place.
 pub type Visit<'a> = &'a mut dyn FnMut(&str, ParamMut<'_>);
 
-impl Linear {
-    fn each(&mut self, name: &str, visit: Visit<'_>) {
-        visit(
-            &format!("{name}.weight"),
-            ParamMut::Matrix(&mut self.weight),
-        );
-        if let Some(bias) = &mut self.bias {
-            visit(&format!("{name}.bias"), ParamMut::Vector(bias));
-        }
-    }
-}
+/// Called with each projection's name and place.
+pub type VisitLinear<'a> = &'a mut dyn FnMut(&str, &mut Linear);
 
 impl Mlp {
+    /// Visits the projections.
+    fn each_linear(&mut self, name: &str, visit: VisitLinear<'_>) {
+        match self {
+            Mlp::Dense { gate, up, down } => {
+                visit(&format!("{name}.gate_proj"), gate);
+                visit(&format!("{name}.up_proj"), up);
+                visit(&format!("{name}.down_proj"), down);
+            }
+            Mlp::Sparse { experts, .. } => {
+                for (i, expert) in experts.iter_mut().enumerate() {
+                    expert.each_linear(&format!("{name}.experts.{i}"), visit);
+                }
+            }
+        }
+    }
+
     fn each(&mut self, name: &str, visit: Visit<'_>) {
         match self {
             Mlp::Dense { gate, up, down } => {
@@ -205,6 +207,7 @@ impl Model {
             },
             config,
             kernels: Kernels::default(),
+            lora: None,
         }
     }
 
@@ -251,6 +254,19 @@ impl Model {
             Head::Tied => {}
             Head::Untied(weight) => visit("lm_head.weight", ParamMut::Matrix(weight)),
             Head::Score(linear) => linear.each("score", visit),
+        }
+    }
+
+    /// Visits every projection of the layers in a fixed order; names are those
+    /// of the modules, such as `model.layers.0.self_attn.q_proj`.
+    pub fn each_linear(&mut self, visit: VisitLinear<'_>) {
+        for (i, layer) in self.layers.iter_mut().enumerate() {
+            let name = |part: &str| format!("model.layers.{i}.{part}");
+            visit(&name("self_attn.q_proj"), &mut layer.q);
+            visit(&name("self_attn.k_proj"), &mut layer.k);
+            visit(&name("self_attn.v_proj"), &mut layer.v);
+            visit(&name("self_attn.o_proj"), &mut layer.o);
+            layer.mlp.each_linear(&name("mlp"), visit);
         }
     }
 
@@ -325,10 +341,7 @@ impl Shapes<'_> {
     }
 
     fn linear(&self, rows: usize, cols: usize, bias: bool) -> Linear {
-        Linear {
-            weight: self.matrix(rows, cols),
-            bias: bias.then(|| self.vector(rows)),
-        }
+        Linear::new(self.matrix(rows, cols), bias.then(|| self.vector(rows)))
     }
 
     fn dense(&self, width: usize, bias: bool) -> Mlp {

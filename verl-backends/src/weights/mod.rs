@@ -3,10 +3,13 @@
 mod dequant;
 mod gguf;
 mod load;
+mod peft;
 mod safetensors;
 mod save;
 
 pub use load::load_model;
 pub(crate) use load::{load_weights, read_tensors};
+pub(crate) use peft::load_trained;
+pub use peft::{adapter_config, load_adapter, save_adapter};
 pub use save::save_pretrained;
 pub(crate) use save::write_tensors;

@@ -1,45 +1,50 @@
 //! Logits, log-probs, entropies, values and rewards against transformers.
 
-use crate::golden::{assert_close, ids, largest, loaded_models, rows, tiny_models, unpadded_rows};
+use crate::golden::{
+    Golden, assert_close, ids, largest, loaded_models, rows, tiny_models, unpadded_rows,
+};
 use burn::tensor::Device;
 use std::path::Path;
 use std::sync::Arc;
 use verl_backends::model::{HeadKind, Layout, Model, ModelConfig, Segment};
 use verl_backends::weights::load_model;
 
-fn outputs(model: &Model, sequences: &[Vec<u32>]) -> Vec<f32> {
+pub(crate) fn outputs(model: &Model, sequences: &[Vec<u32>]) -> Vec<f32> {
     let segments: Vec<Segment> = sequences.iter().map(|s| Segment::whole(s.len())).collect();
     let layout = Layout::new(&segments, &model.device());
     let hidden = model.hidden(&sequences.concat(), &layout).unwrap();
     model.output(hidden).into_data().iter::<f32>().collect()
 }
 
-fn close_logits(what: &str, got: &[f32], want: &[f32]) {
+pub(crate) fn close_logits(what: &str, got: &[f32], want: &[f32]) {
     assert_close(what, got, want, 2e-4 * largest(want));
 }
 
 #[test]
 fn padded_rows_give_the_reference_outputs() {
     for (name, model, golden) in loaded_models() {
-        for case in golden.cases("forward") {
-            let sequences = unpadded_rows(&case["inputs"]);
-            let what = format!("{name}, {}", case["desc"]);
-            let got = outputs(&model, &sequences);
-            match model.config.head {
-                HeadKind::CausalLm { .. } => close_logits(
-                    &what,
-                    &got,
-                    &golden.floats(&case["outputs"]["logits_valid"]),
-                ),
-                HeadKind::TokenScore => {
-                    let values = case["outputs"]["values"].as_array().unwrap();
-                    let want: Vec<f32> = values.iter().flat_map(|v| golden.floats(v)).collect();
-                    close_logits(&what, &got, &want);
-                }
-                HeadKind::SequenceScore => {
-                    let want = golden.floats(&case["outputs"]["rewards"]);
-                    close_logits(&what, &last_of_each(&got, &sequences), &want);
-                }
+        check_padded_rows(&name, &model, &golden);
+    }
+}
+
+/// The outputs of the cases with padding, in any head's form.
+pub(crate) fn check_padded_rows(name: &str, model: &Model, golden: &Golden) {
+    for case in golden.cases("forward") {
+        let sequences = unpadded_rows(&case["inputs"]);
+        let what = format!("{name}, {}", case["desc"]);
+        let (got, outputs) = (outputs(model, &sequences), &case["outputs"]);
+        match model.config.head {
+            HeadKind::CausalLm { .. } => {
+                close_logits(&what, &got, &golden.floats(&outputs["logits_valid"]));
+            }
+            HeadKind::TokenScore => {
+                let values = outputs["values"].as_array().unwrap();
+                let want: Vec<f32> = values.iter().flat_map(|v| golden.floats(v)).collect();
+                close_logits(&what, &got, &want);
+            }
+            HeadKind::SequenceScore => {
+                let want = golden.floats(&outputs["rewards"]);
+                close_logits(&what, &last_of_each(&got, &sequences), &want);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Greedy and sampled generation.
 
-use crate::golden::{ids, reference, tiny_models};
+use crate::golden::{Golden, ids, reference, tiny_models};
 use burn::tensor::Device;
 use serde_json::Value;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn generate(
     all
 }
 
-fn causal() -> impl Iterator<Item = (String, Model, crate::golden::Golden)> {
+fn causal() -> impl Iterator<Item = (String, Model, Golden)> {
     let load = |(name, dir, golden): (String, std::path::PathBuf, _)| {
         let model = load_model(&dir, &Device::flex()).unwrap();
         let causal = model.lm_head().is_some();
@@ -67,30 +67,28 @@ fn prompts(case: &Value) -> Vec<Vec<u32>> {
 #[test]
 fn greedy_tokens_are_transformers() {
     for (name, model, golden) in causal() {
-        for case in golden.cases("greedy") {
-            let config = &case["config"];
-            let mut params =
-                SamplingParams::greedy(config["max_new_tokens"].as_u64().unwrap() as usize);
-            params.stop_ids = config["eos_token_id"]
-                .as_u64()
-                .map(|id| id as u32)
-                .into_iter()
-                .collect();
-            for max_rows in [1, 2, 8] {
-                let options = GeneratorOptions {
-                    max_rows,
-                    ..Default::default()
-                };
-                let got = generate(&model, options, requests(&prompts(case), 1, params.clone()));
-                let got: Vec<Vec<u32>> = got.into_iter().map(|r| r.tokens).collect();
-                let want: Vec<Vec<u32>> = case["outputs"]["tokens"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .map(ids)
-                    .collect();
-                assert_eq!(got, want, "{name}, {}, {max_rows} rows", case["desc"]);
-            }
+        check_greedy(&name, &model, &golden);
+    }
+}
+
+/// The greedy answers, with more and with fewer rows than prompts.
+pub(crate) fn check_greedy(name: &str, model: &Model, golden: &Golden) {
+    for case in golden.cases("greedy") {
+        let config = &case["config"];
+        let mut params =
+            SamplingParams::greedy(config["max_new_tokens"].as_u64().unwrap() as usize);
+        let stop = config["eos_token_id"].as_u64();
+        params.stop_ids = stop.map(|id| id as u32).into_iter().collect();
+        for max_rows in [1, 2, 8] {
+            let options = GeneratorOptions {
+                max_rows,
+                ..Default::default()
+            };
+            let got = generate(model, options, requests(&prompts(case), 1, params.clone()));
+            let got: Vec<Vec<u32>> = got.into_iter().map(|r| r.tokens).collect();
+            let want = case["outputs"]["tokens"].as_array().unwrap();
+            let want: Vec<Vec<u32>> = want.iter().map(ids).collect();
+            assert_eq!(got, want, "{name}, {}, {max_rows} rows", case["desc"]);
         }
     }
 }

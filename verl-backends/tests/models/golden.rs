@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use verl_backends::model::{Kernels, Model};
-use verl_backends::weights::load_model;
+use verl_backends::weights::{load_adapter, load_model};
 
 /// The folder of reference data: `VERL_REFERENCE_DIR`, or the repository's.
 pub(crate) fn reference() -> PathBuf {
@@ -49,6 +49,32 @@ pub(crate) fn loaded_models() -> impl Iterator<Item = (String, Model, Golden)> {
     tiny_models().into_iter().flat_map(both)
 }
 
+/// The reference adapters on their models, with the models as they were, on
+/// either kind of kernels.
+pub(crate) fn loaded_adapters() -> Vec<(String, Model, Model, PathBuf, Golden)> {
+    let models = reference().join("models");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(&models).expect("reference models") {
+        let dir = entry.unwrap().path();
+        let Ok(config) = std::fs::read_to_string(dir.join("adapter_config.json")) else {
+            continue;
+        };
+        let config: Value = serde_json::from_str(&config).unwrap();
+        let base = dir.join(config["base_model_name_or_path"].as_str().unwrap());
+        let name = dir.file_name().unwrap().to_str().unwrap().to_string();
+        for kernels in [Kernels::Fused, Kernels::Plain] {
+            let mut base = load_model(&base, &Device::flex()).unwrap();
+            base.kernels = kernels;
+            let mut model = base.clone();
+            load_adapter(&mut model, &dir).unwrap();
+            let what = format!("{name}, {kernels:?}");
+            found.push((what, base, model, dir.clone(), Golden::open(&name)));
+        }
+    }
+    assert!(!found.is_empty(), "no adapters in {}", models.display());
+    found
+}
+
 fn golden_path(name: &str) -> PathBuf {
     reference()
         .join("golden/models")
@@ -63,7 +89,7 @@ pub(crate) struct Golden {
 }
 
 impl Golden {
-    fn open(name: &str) -> Self {
+    pub(crate) fn open(name: &str) -> Self {
         let path = golden_path(name);
         let json = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         Golden {

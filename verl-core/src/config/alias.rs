@@ -33,6 +33,22 @@ const KEYS: &[(&str, &str)] = &[
         "actor.model.enable_gradient_checkpointing",
         "actor.model.checkpoint_every",
     ),
+    (
+        "actor.model.exclude_modules",
+        "actor.model.lora.exclude_modules",
+    ),
+    (
+        "actor.model.lora_adapter_path",
+        "actor.model.lora.adapter_path",
+    ),
+    ("actor.model.lora_alpha", "actor.model.lora.alpha"),
+    ("actor.model.lora_dropout", "actor.model.lora.dropout"),
+    ("actor.model.lora_rank", "actor.model.lora.rank"),
+    (
+        "actor.model.target_modules",
+        "actor.model.lora.target_modules",
+    ),
+    ("actor.model.use_rslora", "actor.model.lora.rslora"),
     ("actor.optim.lr_scheduler_type", "actor.optim.lr_schedule"),
     ("actor.optim.lr_warmup_steps", "actor.optim.warmup_steps"),
     (
@@ -119,6 +135,9 @@ pub(super) fn rename(mut entry: Entry) -> Result<Option<Entry>> {
 /// Values whose form changes with their spelling.
 fn convert(from: &str, mut entry: Entry) -> Result<Option<Entry>> {
     let unset = entry.value == json!(-1) || entry.value.is_null();
+    if from == "actor.model.exclude_modules" && entry.value.is_null() {
+        return Ok(None);
+    }
     if from.ends_with(".lr_warmup_steps") && unset {
         return Ok(None);
     }

@@ -26,6 +26,7 @@ mod de;
 mod key_table;
 mod keys;
 mod load;
+mod lora;
 mod models;
 mod plan;
 mod run;
@@ -38,6 +39,7 @@ pub use algorithm::AlgorithmConfig;
 pub use de::from_value;
 pub use key_table::{KEYS, KeyDoc};
 pub use keys::render_docs;
+pub use lora::{LoraSettings, TargetModules};
 pub use models::{ActorConfig, ActorModelConfig, CriticConfig, CriticModelConfig, OptimConfig};
 pub use plan::Plan;
 pub use run::{

@@ -1,6 +1,6 @@
 //! `actor` and `critic`: the models that are trained, and how.
 
-use super::{Dtype, Kernels};
+use super::{Dtype, Kernels, LoraSettings};
 use crate::math::{LrSchedule, ScheduleKind};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -56,6 +56,8 @@ pub struct ActorModelConfig {
     /// Layers whose activations are kept at a time; 0 keeps all. The critic's
     /// too.
     pub checkpoint_every: usize,
+    /// Trains an adapter instead of the weights; the critic's too.
+    pub lora: LoraSettings,
 }
 
 /// AdamW and its learning-rate schedule. Schedules count optimizer updates.

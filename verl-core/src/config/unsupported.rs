@@ -34,7 +34,6 @@ const NO_PADDING: &str = "sequences are always packed without padding; remove th
 const MISSING: &[Missing] = &[
     missing("actor.model.tensor_model_parallel_size", ONE, ONE_DEVICE),
     missing("actor.model.use_remove_padding", ON, NO_PADDING),
-    missing("actor.model.lora_rank", "[0, null]", "low-rank adapters are not available; every weight is trained"),
     missing("actor.use_dynamic_bsz", ON, "micro-batches are always filled by tokens; set `actor.ppo_max_token_len_per_gpu`"),
     missing("actor.ulysses_sequence_parallel_size", ONE, ONE_DEVICE),
     missing("actor.strategy", NONE, "weights are not sharded; remove the key"),

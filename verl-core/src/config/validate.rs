@@ -83,10 +83,33 @@ impl RunConfig {
                 found.range(key, clip > 0.0, clip, "above 0, or null for no clipping");
             }
         }
+        self.lora(found);
         found.at_least_one("actor.ppo_epochs", self.actor.ppo_epochs as u64);
         found.at_least_one(
             "critic.ppo_epochs",
             self.critic.ppo_epochs.map(|n| n as u64),
+        );
+    }
+
+    fn lora(&self, found: &mut Findings) {
+        let lora = &self.actor.model.lora;
+        let key = |part: &str| format!("actor.model.lora.{part}");
+        if let Some((part, why)) = lora.unused() {
+            found.require(key(part), false, why);
+        }
+        let alpha = lora.alpha;
+        found.range(
+            key("alpha"),
+            alpha.is_finite() && alpha > 0.0,
+            alpha,
+            "above 0",
+        );
+        let dropout = lora.dropout;
+        found.range(
+            key("dropout"),
+            (0.0..1.0).contains(&dropout),
+            dropout,
+            "in [0, 1)",
         );
     }
 

@@ -32,6 +32,7 @@ mod gsm8k;
 mod input;
 mod math;
 mod number;
+mod outcome;
 mod overlong;
 mod pool;
 mod stats;
@@ -45,8 +46,9 @@ pub use function::{FnReward, IntoScore, reward_fn};
 pub use gsm8k::{Gsm8kMethod, Gsm8kOptions, Gsm8kReward};
 pub use input::{OwnedInput, RewardInput};
 pub use math::{MathMethod, MathOptions, MathReward};
+pub use outcome::Outcome;
 pub use overlong::{OverlongOptions, OverlongPenalty};
-pub use pool::{Outcome, ScoringPool};
+pub use pool::ScoringPool;
 pub use stats::ScoringStats;
 
 use std::fmt;

@@ -40,12 +40,30 @@ pub struct Parts {
     pub trackers: Vec<Box<dyn Tracker>>,
 }
 
+/// The policy that KL terms refer to.
+#[derive(Debug)]
+pub(super) struct Reference {
+    pub(super) model: Box<dyn LogProbModel>,
+    /// Version of its weights.
+    pub(super) version: u64,
+}
+
+impl Reference {
+    /// The policy as it is now.
+    fn of(policy: &dyn Policy) -> Self {
+        Reference {
+            model: policy.frozen(),
+            version: policy.weights().version,
+        }
+    }
+}
+
 /// Trains a policy; see [`Trainer::fit`].
 #[derive(Debug)]
 pub struct Trainer {
     pub(super) settings: TrainSettings,
     pub(super) parts: Parts,
-    pub(super) reference: Option<Box<dyn LogProbModel>>,
+    pub(super) reference: Option<Reference>,
     pub(super) pool: ScoringPool,
     pub(super) loader: PromptLoader,
     pub(super) kl: Option<KlController>,
@@ -82,7 +100,7 @@ impl Trainer {
             .algorithm
             .requirements()
             .reference
-            .then(|| parts.policy.frozen());
+            .then(|| Reference::of(&*parts.policy));
         let store = settings
             .checkpoints
             .as_ref()

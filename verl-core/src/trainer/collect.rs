@@ -1,7 +1,8 @@
 //! The answers of one step: sampled, scored, and filtered where the algorithm
 //! asks for it.
 
-use super::rollout::{Answers, Plan, groups, sample};
+use super::answers::Answers;
+use super::rollout::{Plan, groups};
 use super::step::Clock;
 use super::{Prompt, Trainer};
 use crate::Result;
@@ -9,10 +10,9 @@ use crate::reward::{Outcome, ScoringStats};
 use crate::tracking::{Metrics, Split};
 use crate::types::{Batch, Group};
 
-/// One pass over some prompts: answers, their scores, and the groups they form.
+/// One pass over some prompts: scored answers, and the groups they form.
 struct Round {
     answers: Answers,
-    outcomes: Vec<Outcome>,
     groups: Vec<Group>,
 }
 
@@ -39,7 +39,7 @@ impl Trainer {
             rounds += 1;
             seen += round.groups.len();
             tokens_generated += round.answers.tokens();
-            outcomes.extend(round.outcomes);
+            outcomes.extend(round.answers.outcomes);
             let Some(dynamic) = self.parts.algorithm.dynamic_sampling() else {
                 kept = round.groups;
                 break;
@@ -101,43 +101,25 @@ impl Trainer {
         .starting_at(first_group);
         let answers = self.answer(&plan)?;
         clock.lap("gen", metrics);
-        let outcomes = self.score(&plan, &answers)?;
-        let mut groups = groups(&plan, &answers, &outcomes, self.settings.failure_score)?;
-        clock.lap("reward", metrics);
+        Clock::shift("gen", "reward", answers.scoring, metrics);
+        let mut groups = groups(&plan, &answers, self.settings.failure_score)?;
         if self.parts.algorithm.requirements().greedy_baseline {
             self.baselines(&plan, &mut groups)?;
             clock.lap("gen_max", metrics);
         }
         if log {
-            self.log_completions(Split::Train, &plan, &answers, &outcomes)?;
+            self.log_completions(Split::Train, &plan, &answers)?;
         }
-        Ok(Round {
-            answers,
-            outcomes,
-            groups,
-        })
+        Ok(Round { answers, groups })
     }
 
     /// Gives each group the reward of one greedy answer to its prompt.
     fn baselines(&mut self, plan: &Plan<'_>, groups: &mut [Group]) -> Result<()> {
         let greedy = plan.greedy();
         let answers = self.answer(&greedy)?;
-        let outcomes = self.score(&greedy, &answers)?;
-        for (group, outcome) in groups.iter_mut().zip(&outcomes) {
+        for (group, outcome) in groups.iter_mut().zip(&answers.outcomes) {
             group.set_baseline(outcome.value_or(self.settings.failure_score))?;
         }
         Ok(())
-    }
-
-    /// Answers a plan with the current weights.
-    pub(super) fn answer(&mut self, plan: &Plan<'_>) -> Result<Answers> {
-        let parts = &mut self.parts;
-        parts.engine.sync_weights(&parts.policy.weights())?;
-        sample(
-            &mut *parts.engine,
-            &*parts.tokenizer,
-            plan,
-            self.settings.seed,
-        )
     }
 }

@@ -9,7 +9,7 @@ use crate::algorithm::apply_kl_in_reward;
 use crate::policy::{ScoreOptions, SequenceRef, TokenScores};
 use crate::rollout::sample_seed;
 use crate::tracking::Metrics;
-use crate::types::{Batch, Column};
+use crate::types::{Batch, Column, Trajectory};
 
 /// Keeps the algorithm's random choices apart from the sampler's.
 const HOOK_STREAM: u64 = 1 << 62;
@@ -25,8 +25,19 @@ impl Trainer {
         self.score_with_policy(batch, metrics)?;
         clock.lap("old_log_prob", metrics);
         if let Some(reference) = &self.reference {
-            let scores = reference.log_probs(&sequences(batch), self.options())?;
-            batch.set_column(Column::RefLogProbs, log_probs(scores))?;
+            // Until the first update both are the same weights, and the old
+            // log-probs are theirs unless the sampler's were taken unseen.
+            let unseen = self.parts.algorithm.requirements().rollout_log_probs_as_old;
+            let same = !unseen && reference.version == self.parts.policy.weights().version;
+            let rows = match same {
+                true => column(batch, Column::OldLogProbs)?,
+                false => log_probs(
+                    reference
+                        .model
+                        .log_probs(&sequences(batch), self.options())?,
+                ),
+            };
+            batch.set_column(Column::RefLogProbs, rows)?;
             clock.lap("ref", metrics);
         }
         if let Some(critic) = &self.parts.critic {
@@ -103,6 +114,12 @@ impl Trainer {
 
 pub(super) fn sequences(batch: &Batch) -> Vec<SequenceRef<'_>> {
     batch.trajectories().map(SequenceRef::from).collect()
+}
+
+/// A copy of a column that all answers have.
+pub(super) fn column(batch: &Batch, column: Column) -> Result<Vec<Vec<f32>>> {
+    let row = |t: &Trajectory| Ok(t.get(column, "the trainer")?.to_vec());
+    batch.trajectories().map(row).collect()
 }
 
 pub(super) fn log_probs(scores: Vec<TokenScores>) -> Vec<Vec<f32>> {

@@ -25,9 +25,9 @@ impl Trainer {
         let (n, name) = (self.settings.eval.samples, self.settings.eval.name.clone());
         let plan = Plan::evaluation(prompts.iter().collect(), n, &self.settings.eval.sampling);
         let answers = self.answer(&plan)?;
-        let outcomes = self.score(&plan, &answers)?;
-        let stats = ScoringStats::of(&outcomes);
-        let rewards: Vec<f32> = outcomes
+        let stats = ScoringStats::of(&answers.outcomes);
+        let rewards: Vec<f32> = answers
+            .outcomes
             .iter()
             .map(|o| o.value_or(self.settings.failure_score))
             .collect();
@@ -48,7 +48,7 @@ impl Trainer {
             / total;
         metrics.set(format!("val-aux/{name}/response_length/mean"), length);
         clock.lap("testing", &mut metrics);
-        self.log_completions(Split::Val, &plan, &answers, &outcomes)?;
+        self.log_completions(Split::Val, &plan, &answers)?;
         Ok(metrics)
     }
 }

@@ -4,6 +4,7 @@
 //! It uses nothing but the public traits of this crate, and a loop of your own
 //! can do what it does with the same calls.
 
+mod answers;
 mod builder;
 mod collect;
 mod columns;

@@ -5,7 +5,7 @@
 //! are scored.
 
 use super::Trainer;
-use super::columns::{log_probs, sequences};
+use super::columns::{column, log_probs, sequences};
 use super::statistics::{Gap, rollout_gap};
 use crate::Result;
 use crate::policy::{ScoreOptions, SequenceRef, TokenScores};
@@ -23,7 +23,8 @@ impl Trainer {
         let reuse = needs.rollout_log_probs_as_old
             || (!needs.sum_pi_squared && self.sampler_agrees(batch, metrics)?);
         if reuse {
-            batch.set_column(Column::OldLogProbs, sampled(batch)?)?;
+            let sampled = column(batch, Column::RolloutLogProbs)?;
+            batch.set_column(Column::OldLogProbs, sampled)?;
             if !needs.sum_pi_squared {
                 return Ok(());
             }
@@ -72,14 +73,6 @@ impl Trainer {
         }
         Ok(agrees)
     }
-}
-
-fn sampled(batch: &Batch) -> Result<Vec<Vec<f32>>> {
-    let row = |t: &Trajectory| {
-        let row = t.get(Column::RolloutLogProbs, "old log-probs of the sampler")?;
-        Ok(row.to_vec())
-    };
-    batch.trajectories().map(row).collect()
 }
 
 /// Mean over the policy's tokens.

@@ -1,12 +1,11 @@
-//! Sampling and scoring.
+//! What is sampled, and the groups that come of it.
 
+use super::Prompt;
+use super::answers::Answers;
 use super::scored::scored;
-use super::{Prompt, Trainer};
-use crate::reward::{Outcome, OwnedInput, ScoringStats};
-use crate::rollout::{Rollout, RolloutEngine, RolloutRequest, SamplingParams, sample_seed};
-use crate::text::Tokenizer;
-use crate::types::{FinishReason, Group, GroupId, Trajectory, TrajectoryParts};
-use crate::{Error, Result};
+use crate::Result;
+use crate::rollout::{Rollout, RolloutRequest, SamplingParams, sample_seed};
+use crate::types::{Group, GroupId, Trajectory, TrajectoryParts};
 use std::sync::Arc;
 
 /// Distinguishes the random numbers of evaluation from those of training.
@@ -63,6 +62,14 @@ impl<'a> Plan<'a> {
         GroupId(self.first_group + prompt as u64)
     }
 
+    /// Place of an answer in the plan, prompt after prompt; `None` for one that
+    /// nobody asked for.
+    pub(super) fn position(&self, rollout: &Rollout) -> Option<usize> {
+        let prompt = usize::try_from(rollout.group.0.checked_sub(self.first_group)?).ok()?;
+        let asked = prompt < self.prompts.len() && rollout.sample < self.samples;
+        asked.then(|| prompt * self.samples + rollout.sample)
+    }
+
     /// Evaluation draws the same random numbers at every step, so that two
     /// evaluations differ by the weights alone.
     pub(super) fn evaluation(
@@ -79,7 +86,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn requests(&self, seed: u64) -> Vec<RolloutRequest> {
+    pub(super) fn requests(&self, seed: u64) -> Vec<RolloutRequest> {
         let request = |(g, prompt): (usize, &&Prompt)| {
             let (ids, group) = (prompt.ids.clone(), self.group_id(g));
             (0..self.samples).map(move |sample| RolloutRequest {
@@ -94,91 +101,10 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Answers with their texts, prompt after prompt.
-pub(super) struct Answers {
-    pub(super) rollouts: Vec<Rollout>,
-    pub(super) texts: Vec<String>,
-}
-
-impl Answers {
-    /// Tokens sampled.
-    pub(super) fn tokens(&self) -> u64 {
-        self.rollouts.iter().map(|r| r.tokens.len() as u64).sum()
-    }
-}
-
-/// Samples the plan's answers and decodes them.
-pub(super) fn sample(
-    engine: &mut dyn RolloutEngine,
-    tokenizer: &dyn Tokenizer,
-    plan: &Plan<'_>,
-    seed: u64,
-) -> Result<Answers> {
-    let total = plan.prompts.len() * plan.samples;
-    let mut slots: Vec<Option<Rollout>> = vec![None; total];
-    engine.generate(plan.requests(seed), &mut |rollout| {
-        let prompt = rollout.group.0.checked_sub(plan.first_group);
-        let at = prompt.map_or(usize::MAX, |p| p as usize * plan.samples + rollout.sample);
-        match slots.get_mut(at) {
-            Some(slot) if slot.is_none() => *slot = Some(rollout),
-            _ => {
-                return Err(Error::invalid(format!(
-                    "the engine returned an answer nobody asked for: group {}, sample {}",
-                    rollout.group.0, rollout.sample
-                )));
-            }
-        }
-        Ok(())
-    })?;
-    let rollouts: Vec<Rollout> = slots.into_iter().flatten().collect();
-    if rollouts.len() != total {
-        return Err(Error::invalid(format!(
-            "the engine returned {} of {total} answers",
-            rollouts.len()
-        )));
-    }
-    let texts = rollouts
-        .iter()
-        .map(|r| tokenizer.decode(&r.tokens, true))
-        .collect::<Result<_>>()?;
-    Ok(Answers { rollouts, texts })
-}
-
-impl Trainer {
-    /// Scores answers. Failures get the configured score and are counted;
-    /// too many of them end the run.
-    pub(super) fn score(&self, plan: &Plan<'_>, answers: &Answers) -> Result<Vec<Outcome>> {
-        let input = |(i, (rollout, text)): (usize, (&Rollout, &String))| {
-            let prompt = plan.prompts[i / plan.samples];
-            let input = OwnedInput::new(prompt.text.clone(), text.clone(), prompt.row.clone())
-                .with_tokens(rollout.tokens.len(), rollout.finish == FinishReason::Length);
-            match &prompt.answer {
-                Some(answer) => input.with_answer(answer.clone()),
-                None => input,
-            }
-        };
-        let inputs = answers
-            .rollouts
-            .iter()
-            .zip(&answers.texts)
-            .enumerate()
-            .map(input)
-            .collect();
-        let outcomes = self.pool.score_batch(&self.parts.reward, inputs)?;
-        ScoringStats::of(&outcomes).check(self.settings.max_failure_fraction, &outcomes)?;
-        Ok(outcomes)
-    }
-}
-
-/// Groups of trajectories, from answers and their scores; an answer that could
+/// Groups of trajectories, from scored answers; an answer that could
 /// not be scored gets `failure_score`.
-pub(super) fn groups(
-    plan: &Plan<'_>,
-    answers: &Answers,
-    outcomes: &[Outcome],
-    failure_score: f32,
-) -> Result<Vec<Group>> {
-    let mut scores = scored(outcomes, failure_score).into_iter();
+pub(super) fn groups(plan: &Plan<'_>, answers: &Answers, failure_score: f32) -> Result<Vec<Group>> {
+    let mut scores = scored(&answers.outcomes, failure_score).into_iter();
     let make = |(g, prompt): (usize, &&Prompt)| {
         let member = |sample: usize| {
             let mut t = trajectory(prompt, &answers.rollouts[g * plan.samples + sample])?;

@@ -1,13 +1,14 @@
 //! One training step.
 
 use super::Trainer;
-use super::rollout::{Answers, Plan};
+use super::answers::Answers;
+use super::rollout::Plan;
 use super::statistics::batch_metrics;
 use super::update::{Averages, Model};
 use crate::Result;
 use crate::reward::Outcome;
 use crate::tracking::{Completion, Metrics, Split};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Wall-clock seconds of each phase, written as `timing_s/PHASE`.
 pub(super) struct Clock {
@@ -29,6 +30,15 @@ impl Clock {
         let earlier = metrics.get(&name).unwrap_or(0.0);
         metrics.set(name, earlier + self.last.elapsed().as_secs_f64());
         self.last = Instant::now();
+    }
+
+    /// Counts some of a phase's time to another one.
+    pub(super) fn shift(from: &str, to: &str, time: Duration, metrics: &mut Metrics) {
+        for (phase, seconds) in [(from, -time.as_secs_f64()), (to, time.as_secs_f64())] {
+            let name = format!("timing_s/{phase}");
+            let earlier = metrics.get(&name).unwrap_or(0.0);
+            metrics.set(name, (earlier + seconds).max(0.0));
+        }
     }
 
     pub(super) fn total(&self) -> f64 {
@@ -80,18 +90,18 @@ impl Trainer {
         split: Split,
         plan: &Plan<'_>,
         answers: &Answers,
-        outcomes: &[Outcome],
     ) -> Result<()> {
         // Spread over the step, so that several prompts are seen.
-        let shown = self.settings.log_completions.min(outcomes.len());
-        let stride = outcomes.len() / shown.max(1);
+        let total = answers.outcomes.len();
+        let shown = self.settings.log_completions.min(total);
+        let stride = total / shown.max(1);
         let step = if split == Split::Train {
             self.step + 1
         } else {
             self.step
         };
         let completions: Vec<Completion> = (0..shown)
-            .map(|i| completion(step, split, plan, answers, outcomes, i * stride))
+            .map(|i| completion(step, split, plan, answers, i * stride))
             .collect();
         self.parts
             .trackers
@@ -105,11 +115,10 @@ fn completion(
     split: Split,
     plan: &Plan<'_>,
     answers: &Answers,
-    outcomes: &[Outcome],
     at: usize,
 ) -> Completion {
     let (prompt, rollout) = (plan.prompts[at / plan.samples], &answers.rollouts[at]);
-    let (score, cause) = match &outcomes[at] {
+    let (score, cause) = match &answers.outcomes[at] {
         Outcome::Scored(score) => (
             Some(f64::from(score.value)),
             score.cause.map(|c| format!("{c:?}")),

@@ -86,17 +86,21 @@ impl<'a> Head<'a> {
         if let (Some(weight), Some(x)) = (self.host_weight(), View::of(hidden)) {
             let tokens = tokens(targets, scores, d);
             let mut d_hidden = vec![0f32; x.len()];
-            grads.in_matrix(name, dims, |sum| {
-                let d_weight = &mut sum[..weight.len()];
+            let mut backward = |d_weight: Option<&mut [f32]>| {
                 self.host(&weight)
                     .backward(&x, &tokens, &mut d_hidden, d_weight);
-            });
+            };
+            match grads.wants(name) {
+                true => grads.in_matrix(name, dims, |sum| backward(Some(&mut sum[..weight.len()]))),
+                false => backward(None),
+            }
             return crate::host::tensor(d_hidden, hidden.dims());
         }
-        let found = self
-            .plain()
-            .backward(hidden, targets, &d.log_probs, d.entropy.as_ref());
-        grads.add_matrix(name, padded(found.weight, dims));
+        let plain = self.plain();
+        let found = plain.backward(hidden, targets, d, grads.wants(name));
+        if let Some(weight) = found.weight {
+            grads.add_matrix(name, padded(weight, dims));
+        }
         found.hidden
     }
 

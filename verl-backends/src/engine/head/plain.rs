@@ -6,7 +6,7 @@
 //! d log p_t / d z_j = [j = t] - p_j          d H / d z_j = -p_j (log p_j + H)
 //! ```
 
-use super::{Ask, HeadScores};
+use super::{Ask, HeadScores, ScoreGrads};
 use crate::model::id_tensor;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{IndexingUpdateOp, Tensor};
@@ -27,8 +27,8 @@ pub(super) struct PlainHead {
 pub(super) struct HeadGrads {
     /// With respect to the hidden states, `[n, hidden]`.
     pub(super) hidden: Tensor<2>,
-    /// With respect to the weight, `[vocab, hidden]`.
-    pub(super) weight: Tensor<2>,
+    /// With respect to the weight, `[vocab, hidden]`, where it was wanted.
+    pub(super) weight: Option<Tensor<2>>,
 }
 
 impl PlainHead {
@@ -68,13 +68,14 @@ impl PlainHead {
         }
     }
 
-    /// Gradients, given those of the log-probs and of the entropies.
+    /// Gradients, given those of the log-probs and of the entropies; the
+    /// weight's where it is wanted.
     pub(super) fn backward(
         &self,
         hidden: &Tensor<2>,
         targets: &[TokenId],
-        d_log_probs: &Tensor<1>,
-        d_entropy: Option<&Tensor<1>>,
+        d: &ScoreGrads,
+        of_weight: bool,
     ) -> HeadGrads {
         let mut d_weight: Option<Tensor<2>> = None;
         let mut d_hidden = Vec::new();
@@ -84,9 +85,9 @@ impl PlainHead {
             let part = |t: &Tensor<1>| t.clone().narrow(0, start, n).reshape([n, 1]);
             let log_p = self.log_probs(x.clone());
             let p = log_p.clone().exp();
-            let g = part(d_log_probs);
+            let g = part(&d.log_probs);
             let mut d_logits = p.clone() * g.clone().neg();
-            if let Some(d_entropy) = d_entropy {
+            if let Some(d_entropy) = &d.entropy {
                 let h = entropy_of(&log_p).reshape([n, 1]);
                 d_logits = d_logits - p * (log_p + h) * part(d_entropy);
             }
@@ -95,11 +96,13 @@ impl PlainHead {
                 .scatter(1, index, g, IndexingUpdateOp::Add)
                 .div_scalar(self.temperature);
             d_hidden.push(d_logits.clone().matmul(self.weight.clone()));
-            let d = d_logits.transpose().matmul(x);
-            d_weight = Some(match d_weight {
-                Some(sum) => sum + d,
-                None => d,
-            });
+            if of_weight {
+                let d = d_logits.transpose().matmul(x);
+                d_weight = Some(match d_weight {
+                    Some(sum) => sum + d,
+                    None => d,
+                });
+            }
         }
         HeadGrads {
             hidden: if d_hidden.is_empty() {
@@ -107,7 +110,7 @@ impl PlainHead {
             } else {
                 Tensor::cat(d_hidden, 0)
             },
-            weight: d_weight.unwrap_or_else(|| self.weight.zeros_like()),
+            weight: d_weight,
         }
     }
 
