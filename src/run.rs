@@ -1,6 +1,7 @@
 //! A run from a configuration file: everything is wired here, and nothing
 //! else happens here.
 
+use crate::optimizer;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,6 @@ use verl_backends::burn::tensor::Device;
 use verl_backends::engine::{CausalPolicy, EngineOptions, Schedule, ValueCritic};
 use verl_backends::generate::{GeneratorOptions, NativeGenerator};
 use verl_backends::model::Model;
-use verl_backends::optim::{AdamW, AdamWConfig};
 use verl_backends::text::HfTokenizer;
 use verl_backends::weights::load_model;
 use verl_core::algorithm::Algorithm;
@@ -224,7 +224,7 @@ fn models(
             let updates = plan.total_critic_updates();
             let optim = &config.critic.optim;
             let options = engine(config, optim, updates, config.critic.grad_clip, None);
-            let critic = ValueCritic::new(base, Box::new(adamw(optim)), options)?;
+            let critic = ValueCritic::new(base, optimizer::build(optim), options)?;
             Some(Box::new(critic) as Box<dyn Critic>)
         }
         false => None,
@@ -235,7 +235,7 @@ fn models(
             optim.lr = implicit.lr.unwrap_or(optim.lr);
             let updates = plan.total_updates();
             let options = engine(config, &optim, updates, config.actor.grad_clip, vocab);
-            let model = CausalPolicy::new(model.clone(), Box::new(adamw(&optim)), options)?;
+            let model = CausalPolicy::new(model.clone(), optimizer::build(&optim), options)?;
             Some(Box::new(model) as Box<dyn Policy>)
         }
         None => None,
@@ -256,7 +256,7 @@ fn models(
     );
     Ok(Models {
         engine: NativeGenerator::new(model.clone(), generator)?,
-        policy: CausalPolicy::new(model, Box::new(adamw(&config.actor.optim)), options)?,
+        policy: CausalPolicy::new(model, optimizer::build(&config.actor.optim), options)?,
         algorithm,
         critic,
         reward_model,
@@ -279,14 +279,6 @@ fn engine(
         vocab,
         ..EngineOptions::default()
     }
-}
-
-fn adamw(optim: &OptimConfig) -> AdamW {
-    AdamW::new(AdamWConfig {
-        betas: (optim.betas[0], optim.betas[1]),
-        eps: optim.eps,
-        weight_decay: optim.weight_decay,
-    })
 }
 
 fn prompts(

@@ -7,6 +7,6 @@ mod safetensors;
 mod save;
 
 pub use load::load_model;
-pub(crate) use load::{load_weights, read_tensors};
+pub(crate) use load::{load_weights, read_state};
 pub use save::save_pretrained;
-pub(crate) use save::write_tensors;
+pub(crate) use save::write_state;

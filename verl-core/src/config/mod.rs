@@ -27,6 +27,7 @@ mod key_table;
 mod keys;
 mod load;
 mod models;
+mod optim;
 mod plan;
 mod run;
 mod sampling;
@@ -38,7 +39,8 @@ pub use algorithm::AlgorithmConfig;
 pub use de::from_value;
 pub use key_table::{KEYS, KeyDoc};
 pub use keys::render_docs;
-pub use models::{ActorConfig, ActorModelConfig, CriticConfig, CriticModelConfig, OptimConfig};
+pub use models::{ActorConfig, ActorModelConfig, CriticConfig, CriticModelConfig};
+pub use optim::{AdafactorOptions, LionOptions, MuonOptions, OptimConfig, OptimizerKind};
 pub use plan::Plan;
 pub use run::{
     DataConfig, DeviceConfig, DeviceKind, Resume, RewardConfig, TrackingConfig, TrainingConfig,
