@@ -17,6 +17,7 @@ pub use verl_backends as backends;
 pub use verl_core as core;
 
 mod device;
+mod optimizer;
 mod run;
 
 pub use device::device;

@@ -9,6 +9,7 @@ use verl::backends::generate::{GeneratorOptions, NativeGenerator};
 use verl::backends::model::{Kernels, Model, ModelConfig};
 use verl::backends::optim::{AdamW, AdamWConfig};
 use verl::backends::text::HfTokenizer;
+use verl::core::optimizer::Optimizer;
 use verl::core::registry::Settings;
 use verl::core::rollout::SamplingParams;
 use verl::core::text::{ChatOptions, Message, Tokenizer};
@@ -26,6 +27,14 @@ pub(crate) struct Setup {
     pub(crate) lr: f64,
     pub(crate) reward: Arc<dyn RewardFn>,
     pub(crate) kernels: Kernels,
+    pub(crate) optimizer: fn() -> Box<dyn Optimizer>,
+}
+
+fn adamw() -> Box<dyn Optimizer> {
+    Box::new(AdamW::new(AdamWConfig {
+        weight_decay: 0.0,
+        ..Default::default()
+    }))
 }
 
 impl Default for Setup {
@@ -38,6 +47,7 @@ impl Default for Setup {
             lr: 1e-3,
             reward: Arc::new(reward),
             kernels: Kernels::default(),
+            optimizer: adamw,
         }
     }
 }
@@ -52,22 +62,16 @@ impl Setup {
         let algorithm = Catalogue::builtin()
             .build(&self.algorithm, &settings)
             .unwrap();
-        let adam = || {
-            Box::new(AdamW::new(AdamWConfig {
-                weight_decay: 0.0,
-                ..Default::default()
-            }))
-        };
         let engine = || EngineOptions {
             schedule: Schedule::constant(self.lr),
             vocab: Some(tokenizer.vocab_size()),
             ..Default::default()
         };
         let critic = algorithm.requirements().critic.then(|| {
-            Box::new(ValueCritic::new(model.clone(), adam(), engine()).unwrap()) as Box<dyn Critic>
+            Box::new(ValueCritic::new(model.clone(), (self.optimizer)(), engine()).unwrap()) as Box<dyn Critic>
         });
         let reward_model = algorithm.reward_model().map(|_| {
-            Box::new(CausalPolicy::new(model.clone(), adam(), engine()).unwrap()) as Box<dyn Policy>
+            Box::new(CausalPolicy::new(model.clone(), (self.optimizer)(), engine()).unwrap()) as Box<dyn Policy>
         });
         let generator = GeneratorOptions {
             vocab: Some(tokenizer.vocab_size()),
@@ -81,7 +85,7 @@ impl Setup {
         };
         Parts {
             engine: Box::new(NativeGenerator::new(model.clone(), generator).unwrap()),
-            policy: Box::new(CausalPolicy::new(model, adam(), engine()).unwrap()),
+            policy: Box::new(CausalPolicy::new(model, (self.optimizer)(), engine()).unwrap()),
             critic,
             reward_model,
             algorithm,

@@ -64,11 +64,12 @@ pub(crate) fn load_weights(config: Arc<ModelConfig>, dir: &Path, device: &Device
     }
 }
 
-/// Reads what [`write_state`](super::save::write_state) wrote.
+/// Reads what [`write_state`](super::save::write_state) wrote. A file that does
+/// not say which optimizer wrote it is from when there was AdamW alone.
 pub(crate) fn read_state(path: &Path, device: &Device) -> Result<OptimizerState> {
     let shards = Shards::open_single(path)?;
     let mut state = OptimizerState {
-        optimizer: shards.metadata(OPTIMIZER)?.unwrap_or_default(),
+        optimizer: shards.metadata(OPTIMIZER)?.unwrap_or("adamw".into()),
         ..OptimizerState::default()
     };
     let names: Vec<String> = shards.names().map(String::from).collect();

@@ -7,3 +7,4 @@ mod gguf;
 mod golden;
 mod kernels;
 mod learn;
+mod optim;
