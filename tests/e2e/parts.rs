@@ -68,10 +68,12 @@ impl Setup {
             ..Default::default()
         };
         let critic = algorithm.requirements().critic.then(|| {
-            Box::new(ValueCritic::new(model.clone(), (self.optimizer)(), engine()).unwrap()) as Box<dyn Critic>
+            Box::new(ValueCritic::new(model.clone(), (self.optimizer)(), engine()).unwrap())
+                as Box<dyn Critic>
         });
         let reward_model = algorithm.reward_model().map(|_| {
-            Box::new(CausalPolicy::new(model.clone(), (self.optimizer)(), engine()).unwrap()) as Box<dyn Policy>
+            Box::new(CausalPolicy::new(model.clone(), (self.optimizer)(), engine()).unwrap())
+                as Box<dyn Policy>
         });
         let generator = GeneratorOptions {
             vocab: Some(tokenizer.vocab_size()),

@@ -127,7 +127,7 @@ impl Adafactor {
     fn moved<const D: usize>(&self, param: Tensor<D>, update: Tensor<D>, lr: f64) -> Tensor<D> {
         let rms = update.clone().square().mean().sqrt();
         let excess = rms.div_scalar(self.config.clip_threshold).clamp_min(1.0);
-        let update = update / excess.reshape([1; D]);
+        let update = update / excess.reshape([1usize; D]);
         param.mul_scalar(1.0 - lr * self.config.weight_decay) - update.mul_scalar(lr)
     }
 }
@@ -147,12 +147,12 @@ impl Optimizer for Adafactor {
         use WeightTensor::{Matrix, Vector};
         let (updated, second) = match (param, grad, self.moments.remove(name)) {
             (Matrix(p), Matrix(g), before) if p.dims() == g.dims() => {
-                let before = factors(before, p.dims()).ok_or_else(|| misshapen("state", name))?;
+                let before = factors(name, before, p.dims())?;
                 let (updated, second) = self.matrix(p, g, before, lr);
                 (Matrix(updated), second)
             }
             (Vector(p), Vector(g), before) if p.dims() == g.dims() => {
-                let before = full(before, p.dims()).ok_or_else(|| misshapen("state", name))?;
+                let before = full(name, before, p.dims())?;
                 let (updated, second) = self.vector(p, g, before, lr);
                 (Vector(updated), second)
             }
@@ -204,25 +204,26 @@ impl Optimizer for Adafactor {
     }
 }
 
-/// The factors of a matrix's history; `None` when they are another shape's.
+/// A matrix's history.
 fn factors(
+    name: &str,
     before: Option<Second>,
     [rows, columns]: [usize; 2],
-) -> Option<Option<(Tensor<1>, Tensor<1>)>> {
+) -> Result<Option<(Tensor<1>, Tensor<1>)>> {
     match before {
-        None => Some(None),
+        None => Ok(None),
         Some(Second::Factored(r, c)) if r.dims() == [rows] && c.dims() == [columns] => {
-            Some(Some((r, c)))
+            Ok(Some((r, c)))
         }
-        Some(_) => None,
+        Some(_) => Err(misshapen("state", name)),
     }
 }
 
-/// A vector's history; `None` when it is another shape's.
-fn full(before: Option<Second>, dims: [usize; 1]) -> Option<Option<Tensor<1>>> {
+/// A vector's history.
+fn full(name: &str, before: Option<Second>, dims: [usize; 1]) -> Result<Option<Tensor<1>>> {
     match before {
-        None => Some(None),
-        Some(Second::Full(second)) if second.dims() == dims => Some(Some(second)),
-        Some(_) => None,
+        None => Ok(None),
+        Some(Second::Full(second)) if second.dims() == dims => Ok(Some(second)),
+        Some(_) => Err(misshapen("state", name)),
     }
 }

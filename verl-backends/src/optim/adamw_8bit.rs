@@ -14,7 +14,7 @@ use super::flat::{Pair, count, misshapen};
 use super::saved::Saved;
 #[cfg(feature = "flex")]
 use crate::host::{self, View};
-use burn::tensor::{Int, Tensor};
+use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use verl_core::Result;
@@ -93,9 +93,9 @@ impl AdamW8bit {
         let n = param.dims()[0];
         let mean = moments.mean.decode(n, &SIGNED);
         let square = moments.square.decode(n, &UNSIGNED);
-        let (updated, mean, square) =
-            self.small
-                .apply_plain(param, grad, Some((mean, square)), lr);
+        let (updated, mean, square) = self
+            .small
+            .apply_plain(param, grad, Some((mean, square)), lr);
         let moments = Moments {
             mean: Blocks::encode(mean, &SIGNED),
             square: Blocks::encode(square, &UNSIGNED),

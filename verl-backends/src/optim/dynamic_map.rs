@@ -56,6 +56,7 @@ impl DynamicMap {
     }
 
     /// The code of the value nearest to `x`.
+    #[cfg(any(feature = "flex", test))]
     pub(crate) fn nearest(&self, x: f32) -> u8 {
         let below = self.borders.partition_point(|border| *border <= x);
         below.saturating_sub(1) as u8

@@ -71,9 +71,8 @@ impl Lion {
             betas: (b1, b2),
             weight_decay,
         } = self.config;
-        let blend = |beta: f64| {
-            momentum.clone().mul_scalar(beta) + grad.clone().mul_scalar(1.0 - beta)
-        };
+        let blend =
+            |beta: f64| momentum.clone().mul_scalar(beta) + grad.clone().mul_scalar(1.0 - beta);
         let change = blend(b1).sign().mul_scalar(lr);
         (
             param.mul_scalar(1.0 - lr * weight_decay) - change,

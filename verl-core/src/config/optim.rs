@@ -169,7 +169,7 @@ impl OptimConfig {
 
     /// Every key that only some optimizers read.
     pub(super) fn restricted(&self) -> [Restricted; 8] {
-        use OptimizerKind::{AdamW, AdamW8bit, Adafactor, Lion, Muon};
+        use OptimizerKind::{Adafactor, AdamW, AdamW8bit, Lion, Muon};
         let default = OptimConfig::default();
         let key = |key, changed, readers| Restricted {
             key,
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_configuration() {
-        use OptimizerKind::{AdamW, AdamW8bit, Adafactor, Lion, Muon};
+        use OptimizerKind::{Adafactor, AdamW, AdamW8bit, Lion, Muon};
         for kind in [AdamW, AdamW8bit, Adafactor, Lion, Muon] {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
