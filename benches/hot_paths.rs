@@ -8,15 +8,16 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
-use verl::backends::burn::tensor::Device;
+use verl::backends::burn::tensor::{Device, Distribution, Tensor};
 use verl::backends::engine::{CausalPolicy, EngineOptions};
 use verl::backends::generate::{GeneratorOptions, NativeGenerator, Sampler};
 use verl::backends::model::{Model, ModelConfig};
-use verl::backends::optim::{AdamW, AdamWConfig};
+use verl::backends::optim::{Adafactor, AdamW, AdamW8bit, AdamWConfig, Lion, Muon};
 use verl::core::algorithm::Objective;
 use verl::core::math::Denominators;
+use verl::core::optimizer::Optimizer;
 use verl::core::policy::{LogProbModel, Policy, ScoreOptions, SequenceRef, Trainable};
-use verl::core::rollout::{RolloutEngine, RolloutRequest, SamplingParams};
+use verl::core::rollout::{RolloutEngine, RolloutRequest, SamplingParams, WeightTensor};
 use verl::core::types::{Batch, Column, FinishReason, Group, GroupId, Trajectory, TrajectoryParts};
 
 const GROUPS: u64 = 4;
@@ -119,6 +120,35 @@ fn training(c: &mut Criterion) {
     group.finish();
 }
 
+/// One update of a matrix of a million weights.
+fn optimizers(c: &mut Criterion) {
+    let side = 1024;
+    let random = || Tensor::<2>::random([side, side], Distribution::Default, &Device::flex());
+    let (param, grad) = (random(), random());
+    let all: [(&str, Box<dyn Optimizer>); 5] = [
+        ("adamw", Box::new(AdamW::new(Default::default()))),
+        ("adamw_8bit", Box::new(AdamW8bit::new(Default::default()))),
+        ("adafactor", Box::new(Adafactor::new(Default::default()))),
+        ("lion", Box::new(Lion::new(Default::default()))),
+        ("muon", Box::new(Muon::new(Default::default()))),
+    ];
+    let mut group = c.benchmark_group("optimizer");
+    group.throughput(Throughput::Elements((side * side) as u64));
+    for (name, mut optimizer) in all {
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                optimizer.begin_step();
+                let (param, grad) = (param.clone(), grad.clone());
+                let (param, grad) = (WeightTensor::Matrix(param), WeightTensor::Matrix(grad));
+                optimizer
+                    .update("mlp.up_proj.weight", black_box(param), grad, 1e-6)
+                    .expect("an update")
+            });
+        });
+    }
+    group.finish();
+}
+
 fn generation(c: &mut Criterion) {
     let mut engine =
         NativeGenerator::new(model(), GeneratorOptions::default()).expect("a causal model");
@@ -180,5 +210,5 @@ fn sampler(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, training, generation, sampler);
+criterion_group!(benches, training, optimizers, generation, sampler);
 criterion_main!(benches);

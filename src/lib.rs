@@ -18,6 +18,7 @@ pub use verl_core as core;
 
 mod device;
 mod lora;
+mod optimizer;
 mod run;
 
 pub use device::device;

@@ -2,6 +2,7 @@
 //! else happens here.
 
 use crate::lora;
+use crate::optimizer;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,6 @@ use verl_backends::burn::tensor::Device;
 use verl_backends::engine::{CausalPolicy, EngineOptions, Schedule, ValueCritic};
 use verl_backends::generate::{GeneratorOptions, NativeGenerator};
 use verl_backends::model::Model;
-use verl_backends::optim::{AdamW, AdamWConfig};
 use verl_backends::text::HfTokenizer;
 use verl_backends::weights::load_model;
 use verl_core::algorithm::Algorithm;
@@ -229,7 +229,7 @@ fn models(
             let updates = plan.total_critic_updates();
             let optim = &config.critic.optim;
             let options = engine(config, optim, updates, config.critic.grad_clip, None);
-            let critic = ValueCritic::new(model, Box::new(adamw(optim)), options)?;
+            let critic = ValueCritic::new(model, optimizer::build(optim), options)?;
             Some(Box::new(critic) as Box<dyn Critic>)
         }
         false => None,
@@ -241,7 +241,7 @@ fn models(
             let updates = plan.total_updates();
             let options = engine(config, &optim, updates, config.actor.grad_clip, vocab);
             let model = adapted(&base, config.seed + 2)?;
-            let model = CausalPolicy::new(model, Box::new(adamw(&optim)), options)?;
+            let model = CausalPolicy::new(model, optimizer::build(&optim), options)?;
             Some(Box::new(model) as Box<dyn Policy>)
         }
         None => None,
@@ -262,7 +262,7 @@ fn models(
     );
     Ok(Models {
         engine: NativeGenerator::new(model.clone(), generator)?,
-        policy: CausalPolicy::new(model, Box::new(adamw(&config.actor.optim)), options)?,
+        policy: CausalPolicy::new(model, optimizer::build(&config.actor.optim), options)?,
         algorithm,
         critic,
         reward_model,
@@ -285,14 +285,6 @@ fn engine(
         vocab,
         ..EngineOptions::default()
     }
-}
-
-fn adamw(optim: &OptimConfig) -> AdamW {
-    AdamW::new(AdamWConfig {
-        betas: (optim.betas[0], optim.betas[1]),
-        eps: optim.eps,
-        weight_decay: optim.weight_decay,
-    })
 }
 
 fn prompts(

@@ -176,7 +176,7 @@ impl Table {
         };
         let mut state = OptimizerState {
             step: count("step")?,
-            tensors: Vec::new(),
+            ..Default::default()
         };
         for (name, value) in all["moments"].as_object().ok_or_else(broken)? {
             let moment = WeightTensor::Matrix(tensor(value)?);

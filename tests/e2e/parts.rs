@@ -9,6 +9,7 @@ use verl::backends::generate::{GeneratorOptions, NativeGenerator};
 use verl::backends::model::{Kernels, LoraConfig, Model, ModelConfig};
 use verl::backends::optim::{AdamW, AdamWConfig};
 use verl::backends::text::HfTokenizer;
+use verl::core::optimizer::Optimizer;
 use verl::core::registry::Settings;
 use verl::core::rollout::SamplingParams;
 use verl::core::text::{ChatOptions, Message, Tokenizer};
@@ -27,6 +28,14 @@ pub(crate) struct Setup {
     pub(crate) reward: Arc<dyn RewardFn>,
     pub(crate) kernels: Kernels,
     pub(crate) lora: Option<LoraConfig>,
+    pub(crate) optimizer: fn() -> Box<dyn Optimizer>,
+}
+
+fn adamw() -> Box<dyn Optimizer> {
+    Box::new(AdamW::new(AdamWConfig {
+        weight_decay: 0.0,
+        ..Default::default()
+    }))
 }
 
 impl Default for Setup {
@@ -40,6 +49,7 @@ impl Default for Setup {
             reward: Arc::new(reward),
             kernels: Kernels::default(),
             lora: None,
+            optimizer: adamw,
         }
     }
 }
@@ -57,22 +67,18 @@ impl Setup {
         let algorithm = Catalogue::builtin()
             .build(&self.algorithm, &settings)
             .unwrap();
-        let adam = || {
-            Box::new(AdamW::new(AdamWConfig {
-                weight_decay: 0.0,
-                ..Default::default()
-            }))
-        };
         let engine = || EngineOptions {
             schedule: Schedule::constant(self.lr),
             vocab: Some(tokenizer.vocab_size()),
             ..Default::default()
         };
         let critic = algorithm.requirements().critic.then(|| {
-            Box::new(ValueCritic::new(model.clone(), adam(), engine()).unwrap()) as Box<dyn Critic>
+            Box::new(ValueCritic::new(model.clone(), (self.optimizer)(), engine()).unwrap())
+                as Box<dyn Critic>
         });
         let reward_model = algorithm.reward_model().map(|_| {
-            Box::new(CausalPolicy::new(model.clone(), adam(), engine()).unwrap()) as Box<dyn Policy>
+            Box::new(CausalPolicy::new(model.clone(), (self.optimizer)(), engine()).unwrap())
+                as Box<dyn Policy>
         });
         let generator = GeneratorOptions {
             vocab: Some(tokenizer.vocab_size()),
@@ -86,7 +92,7 @@ impl Setup {
         };
         Parts {
             engine: Box::new(NativeGenerator::new(model.clone(), generator).unwrap()),
-            policy: Box::new(CausalPolicy::new(model, adam(), engine()).unwrap()),
+            policy: Box::new(CausalPolicy::new(model, (self.optimizer)(), engine()).unwrap()),
             critic,
             reward_model,
             algorithm,

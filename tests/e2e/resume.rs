@@ -3,12 +3,18 @@
 use crate::parts::{Setup, settings, weights};
 use verl::Trainer;
 use verl::backends::model::LoraConfig;
+use verl::backends::optim::{Adafactor, AdamW8bit, Lion, Muon};
+use verl::core::optimizer::Optimizer;
 
 fn stop_at_every_step(setup: &Setup) {
+    stop_at(setup, 1..6);
+}
+
+fn stop_at(setup: &Setup, stops: std::ops::Range<u64>) {
     let mut whole = Trainer::new(setup.parts(), settings(6, None)).unwrap();
     whole.fit().unwrap();
     let want = weights(whole.policy());
-    for stop in 1..6 {
+    for stop in stops {
         let dir = tempfile::tempdir().unwrap();
         let mut first = Trainer::new(setup.parts(), settings(stop, Some(dir.path()))).unwrap();
         first.fit().unwrap();
@@ -53,6 +59,23 @@ fn adapters_with_dropout_resume_byte_for_byte() {
         }),
         ..Default::default()
     });
+}
+
+#[test]
+fn every_optimizer_resumes_byte_for_byte() {
+    let optimizers: [fn() -> Box<dyn Optimizer>; 4] = [
+        || Box::new(AdamW8bit::new(Default::default())),
+        || Box::new(Adafactor::new(Default::default())),
+        || Box::new(Lion::new(Default::default())),
+        || Box::new(Muon::new(Default::default())),
+    ];
+    for optimizer in optimizers {
+        let setup = Setup {
+            optimizer,
+            ..Default::default()
+        };
+        stop_at(&setup, 3..4);
+    }
 }
 
 #[test]

@@ -321,6 +321,32 @@ fn a_configured_run_writes_all_its_records() {
 }
 
 #[test]
+fn a_configured_optimizer_trains_and_no_other_goes_on_from_it() {
+    let names = ["adamw", "adamw_8bit", "adafactor", "lion", "muon"];
+    for (name, other) in names.iter().zip(names.iter().cycle().skip(1)) {
+        let dir = tempfile::tempdir().unwrap();
+        let build = |name: &str, steps: u64| {
+            let overrides = [
+                format!("actor.optim.name={name}"),
+                "actor.optim.lr=1e-3".to_string(),
+                format!("training.total_steps={steps}"),
+            ];
+            let config = RunConfig::from_yaml(&yaml(dir.path(), ""), &overrides).unwrap();
+            RunBuilder::default().build(config)
+        };
+        assert_eq!(build(name, 1).unwrap().fit().unwrap().summary.steps, 1);
+        assert_eq!(
+            build(other, 2).unwrap_err().to_string(),
+            format!(
+                "the optimizer state was written by `{name}`, and `{other}` cannot go on from it; choose `{name}` \
+                 again, or start a new run"
+            )
+        );
+        assert_eq!(build(name, 2).unwrap().resumed(), Some(1));
+    }
+}
+
+#[test]
 fn options_nobody_would_use_are_refused_with_their_line() {
     let dir = tempfile::tempdir().unwrap();
     let refused = |more: &str| {

@@ -147,6 +147,17 @@ pub enum Error {
         message: String,
     },
 
+    /// An optimizer's memory that another kind of optimizer wrote.
+    #[error(
+        "the optimizer state was written by `{found}`, and `{expected}` cannot go on from it; choose `{found}` again, or start a new run"
+    )]
+    ForeignState {
+        /// The optimizer that was to go on.
+        expected: &'static str,
+        /// The one that wrote the state.
+        found: String,
+    },
+
     /// Something asked for that this build, model or algorithm cannot do.
     #[error("{0}")]
     Unsupported(String),

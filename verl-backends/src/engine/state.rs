@@ -2,12 +2,14 @@
 
 use super::grads::Gradients;
 use crate::model::Model;
-use crate::weights::{load_trained, load_weights, save_adapter, save_pretrained, write_tensors};
+use crate::weights::{
+    load_trained, load_weights, read_state, save_adapter, save_pretrained, write_state,
+};
 use burn::tensor::Tensor;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use verl_core::optimizer::{Optimizer, OptimizerState};
+use verl_core::optimizer::Optimizer;
 use verl_core::policy::UpdateReport;
 use verl_core::rollout::{WeightTensor, sample_seed};
 use verl_core::{Error, Result};
@@ -175,17 +177,18 @@ impl State {
         state
             .tensors
             .push((COUNTERS.to_string(), WeightTensor::Vector(numbers)));
-        write_tensors(state.tensors, &dir.join(OPTIMIZER_FILE))
+        write_state(state, &dir.join(OPTIMIZER_FILE))
     }
 
     pub(super) fn load_state(&mut self, dir: &Path) -> Result<()> {
         let device = self.model.device();
         let model = self.saved_model(dir)?;
-        let mut tensors = crate::weights::read_tensors(&dir.join(OPTIMIZER_FILE), &device)?;
-        let counters = tensors
+        let mut state = read_state(&dir.join(OPTIMIZER_FILE), &device)?;
+        let counters = state
+            .tensors
             .iter()
             .position(|(name, _)| name == COUNTERS)
-            .map(|i| tensors.swap_remove(i).1);
+            .map(|i| state.tensors.swap_remove(i).1);
         let Some(WeightTensor::Vector(counters)) = counters else {
             return Err(Error::malformed(
                 dir.join(OPTIMIZER_FILE),
@@ -199,10 +202,8 @@ impl State {
                 format!("`{COUNTERS}` does not hold 4 numbers"),
             ));
         };
-        self.optimizer.load_state(OptimizerState {
-            step: join(a, b),
-            tensors,
-        })?;
+        state.step = join(a, b);
+        self.optimizer.load_state(state)?;
         (self.model, self.updates) = (model, join(c, d));
         self.discard();
         Ok(())

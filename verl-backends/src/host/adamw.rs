@@ -20,21 +20,30 @@ pub(crate) struct Step {
 
 /// Updates the moments in place and turns the gradient into the new weights.
 pub(crate) fn update(step: Step, param: &[f32], grad: &mut [f32], m: &mut [f32], v: &mut [f32]) {
-    let (b1, b2) = step.betas;
     grad.par_chunks_mut(PIECE)
         .zip(param.par_chunks(PIECE))
         .zip(m.par_chunks_mut(PIECE).zip(v.par_chunks_mut(PIECE)))
-        .for_each(|((grad, param), (m, v))| {
-            vectorised!({
-                let moments = m.iter_mut().zip(v.iter_mut());
-                for ((g, p), (m, v)) in grad.iter_mut().zip(param).zip(moments) {
-                    *m = b1 * *m + (1.0 - b1) * *g;
-                    *v = b2 * *v + (1.0 - b2) * *g * *g;
-                    let root = (*v * step.second_correction).sqrt() + step.eps;
-                    *g = p * step.keep - step.rate * *m / root;
-                }
-            })
-        });
+        .for_each(|((grad, param), (m, v))| update_piece(step, param, grad, m, v));
+}
+
+/// The same on one thread.
+pub(super) fn update_piece(
+    step: Step,
+    param: &[f32],
+    grad: &mut [f32],
+    m: &mut [f32],
+    v: &mut [f32],
+) {
+    let (b1, b2) = step.betas;
+    vectorised!({
+        let moments = m.iter_mut().zip(v.iter_mut());
+        for ((g, p), (m, v)) in grad.iter_mut().zip(param).zip(moments) {
+            *m = b1 * *m + (1.0 - b1) * *g;
+            *v = b2 * *v + (1.0 - b2) * *g * *g;
+            let root = (*v * step.second_correction).sqrt() + step.eps;
+            *g = p * step.keep - step.rate * *m / root;
+        }
+    })
 }
 
 /// The sum of the squares, added up in a fixed order.

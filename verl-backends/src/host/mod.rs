@@ -7,6 +7,7 @@
 //! and is what these are tested against.
 
 mod adamw;
+mod adamw_8bit;
 mod adapter;
 mod attention;
 mod cache;
@@ -23,9 +24,10 @@ mod trunk;
 mod view;
 
 pub(crate) use adamw::{Step, sum_of_squares, update};
+pub(crate) use adamw_8bit::{Coded, update_8bit};
 pub(crate) use cache::Cache;
 pub(crate) use few::project;
 pub(crate) use head::{HostHead, TokenGrad, TokenStats};
 pub(crate) use linear::shortened;
 pub(crate) use trunk::{HostModel, HostPass};
-pub(crate) use view::{View, tensor, values};
+pub(crate) use view::{View, integer_tensor, integers, tensor, values};

@@ -1,6 +1,6 @@
 //! From burn tensors to slices and back, without copies.
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use burn_flex::{Flex, FlexTensor};
 use std::ops::Deref;
 
@@ -40,4 +40,18 @@ pub(crate) fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
         .into_data()
         .try_into_vec()
         .unwrap_or_else(|e| unreachable!("an f32 tensor holds f32 values: {e:?}"))
+}
+
+/// A vector of `i32` that takes over the values.
+pub(crate) fn integer_tensor(values: Vec<i32>) -> Tensor<1, Int> {
+    let n = values.len();
+    Tensor::from_data(TensorData::new(values, [n]), (&Device::flex(), DType::I32))
+}
+
+/// The values of a vector of `i32`; copied only when the tensor is shared.
+pub(crate) fn integers(tensor: Tensor<1, Int>) -> Vec<i32> {
+    tensor
+        .into_data()
+        .try_into_vec()
+        .unwrap_or_else(|e| unreachable!("an i32 tensor holds i32 values: {e:?}"))
 }

@@ -5,6 +5,7 @@
 //! w = w (1 - lr wd) - lr * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
 //! ```
 
+use super::saved::Saved;
 #[cfg(feature = "flex")]
 use crate::host::{self, View};
 use burn::tensor::Tensor;
@@ -13,6 +14,10 @@ use std::collections::BTreeMap;
 use verl_core::optimizer::{Optimizer, OptimizerState};
 use verl_core::rollout::WeightTensor;
 use verl_core::{Error, Result};
+
+const NAME: &str = "adamw";
+const MEAN: &str = "exp_avg";
+const SQUARE: &str = "exp_avg_sq";
 
 /// Settings of [`AdamW`]; the defaults are PyTorch's.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -68,7 +73,7 @@ impl AdamW {
         self.apply_plain(param, grad, moments, lr)
     }
 
-    fn apply_plain<const D: usize>(
+    pub(super) fn apply_plain<const D: usize>(
         &self,
         param: Tensor<D>,
         grad: Tensor<D>,
@@ -96,6 +101,35 @@ impl AdamW {
         (param.mul_scalar(1.0 - lr * weight_decay) - change, m, v)
     }
 
+    /// The constants of the present step.
+    #[cfg(feature = "flex")]
+    pub(super) fn host_step(&self, lr: f64) -> host::Step {
+        let (b1, b2) = self.config.betas;
+        let steps = i32::try_from(self.step).unwrap_or(i32::MAX);
+        host::Step {
+            betas: (b1 as f32, b2 as f32),
+            eps: self.config.eps as f32,
+            rate: (lr / (1.0 - b1.powi(steps))) as f32,
+            second_correction: (1.0 / (1.0 - b2.powi(steps))) as f32,
+            keep: (1.0 - lr * self.config.weight_decay) as f32,
+        }
+    }
+
+    /// The optimizer that a state holds, perhaps inside another's.
+    pub(super) fn restored(config: AdamWConfig, saved: &mut Saved) -> Result<Self> {
+        let mut moments = BTreeMap::new();
+        for name in saved.parameters(MEAN) {
+            let mean = saved.tensor(MEAN, &name)?;
+            let square = saved.tensor(SQUARE, &name)?;
+            moments.insert(name, (mean, square));
+        }
+        Ok(AdamW {
+            config,
+            step: saved.step,
+            moments,
+        })
+    }
+
     /// One pass over the weights; the gradient's memory becomes the new weights'.
     #[cfg(feature = "flex")]
     fn apply_on_host<const D: usize>(
@@ -106,21 +140,12 @@ impl AdamW {
         moments: Option<(Tensor<D>, Tensor<D>)>,
         lr: f64,
     ) -> (Tensor<D>, Tensor<D>, Tensor<D>) {
-        let (b1, b2) = self.config.betas;
-        let steps = i32::try_from(self.step).unwrap_or(i32::MAX);
-        let step = host::Step {
-            betas: (b1 as f32, b2 as f32),
-            eps: self.config.eps as f32,
-            rate: (lr / (1.0 - b1.powi(steps))) as f32,
-            second_correction: (1.0 / (1.0 - b2.powi(steps))) as f32,
-            keep: (1.0 - lr * self.config.weight_decay) as f32,
-        };
         let (mut m, mut v) = match moments {
             Some((m, v)) => (host::values(m), host::values(v)),
             None => (vec![0f32; param.len()], vec![0f32; param.len()]),
         };
         let mut values = host::values(grad);
-        host::update(step, param, &mut values, &mut m, &mut v);
+        host::update(self.host_step(lr), param, &mut values, &mut m, &mut v);
         let tensor = |values| host::tensor(values, dims);
         (tensor(values), tensor(m), tensor(v))
     }
@@ -161,43 +186,24 @@ impl Optimizer for AdamW {
     fn state(&self) -> OptimizerState {
         let named = |(name, (m, v)): (&String, &(WeightTensor, WeightTensor))| {
             [
-                (format!("exp_avg.{name}"), m.clone()),
-                (format!("exp_avg_sq.{name}"), v.clone()),
+                (format!("{MEAN}.{name}"), m.clone()),
+                (format!("{SQUARE}.{name}"), v.clone()),
             ]
         };
         OptimizerState {
+            optimizer: NAME.into(),
             step: self.step,
             tensors: self.moments.iter().flat_map(named).collect(),
+            codes: Vec::new(),
         }
     }
 
     fn load_state(&mut self, state: OptimizerState) -> Result<()> {
-        let mut tensors: BTreeMap<String, WeightTensor> = state.tensors.into_iter().collect();
-        let firsts: Vec<String> = tensors
-            .keys()
-            .filter_map(|k| k.strip_prefix("exp_avg.").map(String::from))
-            .collect();
-        let mut moments = BTreeMap::new();
-        for name in firsts {
-            let first = tensors.remove(&format!("exp_avg.{name}"));
-            match (first, tensors.remove(&format!("exp_avg_sq.{name}"))) {
-                (Some(m), Some(v)) => moments.insert(name, (m, v)),
-                _ => {
-                    return Err(Error::invalid(format!(
-                        "AdamW state has no `exp_avg_sq.{name}`"
-                    )));
-                }
-            };
-        }
-        match tensors.keys().next() {
-            Some(stray) => Err(Error::invalid(format!(
-                "AdamW state has the unknown tensor `{stray}`"
-            ))),
-            None => {
-                (self.step, self.moments) = (state.step, moments);
-                Ok(())
-            }
-        }
+        let mut saved = Saved::open(state, NAME)?;
+        let restored = AdamW::restored(self.config, &mut saved)?;
+        saved.finish()?;
+        *self = restored;
+        Ok(())
     }
 }
 

@@ -1,11 +1,13 @@
 //! A model folder becomes a [`Model`].
 
 use super::safetensors::Shards;
+use super::save::OPTIMIZER;
 use crate::model::{Model, ModelConfig, ParamMut};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use verl_core::optimizer::OptimizerState;
 use verl_core::rollout::WeightTensor;
 use verl_core::{Error, Result};
 
@@ -62,25 +64,39 @@ pub(crate) fn load_weights(config: Arc<ModelConfig>, dir: &Path, device: &Device
     }
 }
 
-/// Reads every tensor of one safetensors file.
-pub(crate) fn read_tensors(path: &Path, device: &Device) -> Result<Vec<(String, WeightTensor)>> {
+/// Reads what [`write_state`](super::save::write_state) wrote. A file that does
+/// not say which optimizer wrote it is from when there was AdamW alone.
+pub(crate) fn read_state(path: &Path, device: &Device) -> Result<OptimizerState> {
     let shards = Shards::open_single(path)?;
-    let names: Vec<String> = shards.names().map(String::from).collect();
-    let read = |name: String| {
-        let data = shards.read(&name)?;
-        let tensor = match data.shape().len() {
-            1 => WeightTensor::Vector(Tensor::from_data(data, device)),
-            2 => WeightTensor::Matrix(Tensor::from_data(data, device)),
-            rank => {
-                return Err(Error::malformed(
-                    path,
-                    format!("tensor `{name}` has rank {rank}; expected 1 or 2"),
-                ));
-            }
-        };
-        Ok((name, tensor))
+    let mut state = OptimizerState {
+        optimizer: shards.metadata(OPTIMIZER)?.unwrap_or("adamw".into()),
+        ..OptimizerState::default()
     };
-    names.into_iter().map(read).collect()
+    let names: Vec<String> = shards.names().map(String::from).collect();
+    for name in names {
+        match shards.integers(&name)? {
+            Some(codes) => {
+                let codes = Tensor::from_data(codes.as_slice(), (device, DType::I32));
+                state.codes.push((name, codes));
+            }
+            None => {
+                let tensor = float_tensor(shards.read(&name)?, device);
+                let tensor = tensor.ok_or_else(|| {
+                    Error::malformed(path, format!("tensor `{name}` is no vector or matrix"))
+                })?;
+                state.tensors.push((name, tensor));
+            }
+        }
+    }
+    Ok(state)
+}
+
+fn float_tensor(data: TensorData, device: &Device) -> Option<WeightTensor> {
+    match data.shape().len() {
+        1 => Some(WeightTensor::Vector(Tensor::from_data(data, device))),
+        2 => Some(WeightTensor::Matrix(Tensor::from_data(data, device))),
+        _ => None,
+    }
 }
 
 fn fill(shards: &Shards, name: &str, param: ParamMut<'_>, device: &Device) -> Result<()> {

@@ -8,8 +8,8 @@ mod safetensors;
 mod save;
 
 pub use load::load_model;
-pub(crate) use load::{load_weights, read_tensors};
+pub(crate) use load::{load_weights, read_state};
 pub(crate) use peft::load_trained;
 pub use peft::{adapter_config, load_adapter, save_adapter};
 pub use save::save_pretrained;
-pub(crate) use save::write_tensors;
+pub(crate) use save::write_state;

@@ -2,6 +2,7 @@
 
 use burn::tensor::TensorData;
 use memmap2::Mmap;
+use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,8 +119,31 @@ impl Shards {
         Ok(Some(view.shape().to_vec()))
     }
 
-    /// Values of a tensor, as f32.
-    pub(super) fn read(&self, name: &str) -> Result<TensorData> {
+    /// An entry of the metadata of a single file.
+    pub(super) fn metadata(&self, key: &str) -> Result<Option<String>> {
+        let Some((path, map)) = self.files.first() else {
+            return Ok(None);
+        };
+        let (_, header) =
+            SafeTensors::read_metadata(map).map_err(|e| Error::malformed(path, e.to_string()))?;
+        let entries = header.metadata().as_ref();
+        Ok(entries.and_then(|entries| entries.get(key).cloned()))
+    }
+
+    /// Values of a tensor of `i32`; `None` when it is of another type.
+    pub(super) fn integers(&self, name: &str) -> Result<Option<Vec<i32>>> {
+        let (_, view) = self.view(name)?;
+        let integers = |bytes: &[u8]| {
+            let words = bytes.chunks_exact(4);
+            words
+                .map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+                .collect()
+        };
+        Ok((view.dtype() == Dtype::I32).then(|| integers(view.data())))
+    }
+
+    /// A tensor and the file that holds it.
+    fn view(&self, name: &str) -> Result<(&Path, TensorView<'_>)> {
         let missing = || Error::Weights {
             place: "weights".into(),
             message: format!("no tensor `{name}`"),
@@ -128,6 +152,12 @@ impl Shards {
         let view = parse(path, map)?
             .tensor(name)
             .map_err(|e| Error::malformed(path, e.to_string()))?;
+        Ok((path.as_path(), view))
+    }
+
+    /// Values of a tensor, as f32.
+    pub(super) fn read(&self, name: &str) -> Result<TensorData> {
+        let (path, view) = self.view(name)?;
         let bytes = view.data();
         let values: Vec<f32> = match view.dtype() {
             Dtype::F32 => bytes

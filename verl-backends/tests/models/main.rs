@@ -8,3 +8,4 @@ mod golden;
 mod kernels;
 mod learn;
 mod lora;
+mod optim;

@@ -34,6 +34,7 @@ const fn key(
 }
 
 const DTYPES: &str = "float32 | bfloat16 | float16";
+const OPTIMIZERS: &str = "adamw | adamw_8bit | adafactor | lion | muon";
 const SCHEDULES: &str = "constant | linear | cosine";
 pub(super) const OPTIONS: &str = "section";
 
@@ -53,10 +54,17 @@ pub const KEYS: &[KeyDoc<'static>] = &[
     key("actor.model.lora.target_modules", "text or list of text", "", "all-linear", "Projections with an adapter: all, a list of names (`q_proj`) or ends of names, or a regular expression for the whole name."),
     key("actor.model.lora.exclude_modules", "list of text", "", "[]", "Names, or ends of names, of projections without adapter."),
     key("actor.model.lora.adapter_path", "path or null", "", "null", "Folder of an existing adapter to go on from; its rank, strength and targets are kept."),
+    key("actor.optim.name", OPTIMIZERS, "", "adamw", "The optimizer; [memory.md](memory.md#optimizers) says what each costs. A key that it does not read is refused."),
     key("actor.optim.lr", "number", "", "1e-6", "Peak learning rate."),
-    key("actor.optim.weight_decay", "number", "", "0.01", "Decoupled weight decay of AdamW."),
-    key("actor.optim.betas", "list of 2 numbers", "", "[0.9, 0.999]", "Decay of AdamW's running mean and running square."),
-    key("actor.optim.eps", "number", "", "1e-8", "Added to AdamW's denominator."),
+    key("actor.optim.weight_decay", "number", "", "0.01", "Decoupled weight decay, in units of the learning rate, with every optimizer."),
+    key("actor.optim.betas", "list of 2 numbers", "", "[0.9, 0.999]", "Decay of AdamW's running mean and running square: `adamw`, `adamw_8bit`, and what `muon` leaves to AdamW."),
+    key("actor.optim.eps", "number", "", "1e-8", "Added to AdamW's denominator: `adamw`, `adamw_8bit`, and what `muon` leaves to AdamW."),
+    key("actor.optim.adafactor.decay_exponent", "number", "", "0.8", "`c` in the decay `1 - t^-c` of the running square at update `t`."),
+    key("actor.optim.adafactor.clip_threshold", "number", "", "1.0", "Largest root mean square of a tensor's update, in units of the learning rate."),
+    key("actor.optim.adafactor.eps", "number", "", "1e-30", "Added to the squared gradient."),
+    key("actor.optim.lion.betas", "list of 2 numbers", "", "[0.9, 0.99]", "Share of the momentum in an update, and decay of the momentum."),
+    key("actor.optim.muon.momentum", "number", "", "0.95", "Decay of the Nesterov momentum."),
+    key("actor.optim.muon.steps", "integer", "iterations", "5", "Newton-Schulz iterations per update."),
     key("actor.optim.lr_schedule", SCHEDULES, "", "constant", "Course of the learning rate after the warm-up, counted in optimizer updates."),
     key("actor.optim.warmup_steps", "integer or null", "optimizer updates", "null", "Linear rise of the learning rate from 0. Not together with `warmup_ratio`."),
     key("actor.optim.warmup_ratio", "number or null", "share of all updates", "null", "The same as a share of the run. Not together with `warmup_steps`."),
@@ -68,10 +76,17 @@ pub const KEYS: &[KeyDoc<'static>] = &[
     key("actor.ppo_micro_batch_size_per_gpu", "integer or null", "samples", "null", "Most samples per micro-batch, on top of the token limit."),
     key("critic.model.path", "path or null", "", "null", "Model that becomes the critic. `null` takes `actor.model.path`."),
     key("critic.model.dtype", "float32 | bfloat16 | float16 | null", "", "null", "Number format of the critic's weights. `null` takes `actor.model.dtype`."),
+    key("critic.optim.name", OPTIMIZERS, "", "adamw", "As `actor.optim.name`."),
     key("critic.optim.lr", "number", "", "1e-5", "As `actor.optim.lr`."),
     key("critic.optim.weight_decay", "number", "", "0.01", "As `actor.optim.weight_decay`."),
     key("critic.optim.betas", "list of 2 numbers", "", "[0.9, 0.999]", "As `actor.optim.betas`."),
     key("critic.optim.eps", "number", "", "1e-8", "As `actor.optim.eps`."),
+    key("critic.optim.adafactor.decay_exponent", "number", "", "0.8", "As `actor.optim.adafactor.decay_exponent`."),
+    key("critic.optim.adafactor.clip_threshold", "number", "", "1.0", "As `actor.optim.adafactor.clip_threshold`."),
+    key("critic.optim.adafactor.eps", "number", "", "1e-30", "As `actor.optim.adafactor.eps`."),
+    key("critic.optim.lion.betas", "list of 2 numbers", "", "[0.9, 0.99]", "As `actor.optim.lion.betas`."),
+    key("critic.optim.muon.momentum", "number", "", "0.95", "As `actor.optim.muon.momentum`."),
+    key("critic.optim.muon.steps", "integer", "iterations", "5", "As `actor.optim.muon.steps`."),
     key("critic.optim.lr_schedule", SCHEDULES, "", "constant", "As `actor.optim.lr_schedule`."),
     key("critic.optim.warmup_steps", "integer or null", "optimizer updates", "null", "As `actor.optim.warmup_steps`."),
     key("critic.optim.warmup_ratio", "number or null", "share of all updates", "null", "As `actor.optim.warmup_ratio`."),

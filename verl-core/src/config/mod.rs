@@ -28,6 +28,7 @@ mod keys;
 mod load;
 mod lora;
 mod models;
+mod optim;
 mod plan;
 mod run;
 mod sampling;
@@ -40,7 +41,8 @@ pub use de::from_value;
 pub use key_table::{KEYS, KeyDoc};
 pub use keys::render_docs;
 pub use lora::{LoraSettings, TargetModules};
-pub use models::{ActorConfig, ActorModelConfig, CriticConfig, CriticModelConfig, OptimConfig};
+pub use models::{ActorConfig, ActorModelConfig, CriticConfig, CriticModelConfig};
+pub use optim::{AdafactorOptions, LionOptions, MuonOptions, OptimConfig, OptimizerKind};
 pub use plan::Plan;
 pub use run::{
     DataConfig, DeviceConfig, DeviceKind, Resume, RewardConfig, TrackingConfig, TrainingConfig,

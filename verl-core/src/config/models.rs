@@ -1,7 +1,6 @@
 //! `actor` and `critic`: the models that are trained, and how.
 
-use super::{Dtype, Kernels, LoraSettings};
-use crate::math::{LrSchedule, ScheduleKind};
+use super::{Dtype, Kernels, LoraSettings, OptimConfig};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -58,60 +57,6 @@ pub struct ActorModelConfig {
     pub checkpoint_every: usize,
     /// Trains an adapter instead of the weights; the critic's too.
     pub lora: LoraSettings,
-}
-
-/// AdamW and its learning-rate schedule. Schedules count optimizer updates.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct OptimConfig {
-    /// Peak learning rate.
-    pub lr: f64,
-    /// Decoupled weight decay.
-    pub weight_decay: f64,
-    /// Decay of the running mean and of the running square.
-    pub betas: [f64; 2],
-    /// Added to the denominator.
-    pub eps: f64,
-    /// Course of the learning rate after the warm-up.
-    pub lr_schedule: ScheduleKind,
-    /// Updates over which the learning rate rises linearly from 0.
-    pub warmup_steps: Option<u64>,
-    /// The same as a share of all updates.
-    pub warmup_ratio: Option<f64>,
-    /// Learning rate at the end of a decaying schedule, as a share of `lr`.
-    pub min_lr_ratio: f64,
-}
-
-impl Default for OptimConfig {
-    fn default() -> Self {
-        OptimConfig {
-            lr: 1e-5,
-            weight_decay: 0.01,
-            betas: [0.9, 0.999],
-            eps: 1e-8,
-            lr_schedule: ScheduleKind::Constant,
-            warmup_steps: None,
-            warmup_ratio: None,
-            min_lr_ratio: 0.0,
-        }
-    }
-}
-
-impl OptimConfig {
-    /// The learning-rate schedule of a run of `total` updates.
-    pub fn schedule(&self, total: u64) -> LrSchedule {
-        let by_ratio = |ratio: f64| (ratio * total as f64).round() as u64;
-        LrSchedule {
-            base: self.lr,
-            kind: self.lr_schedule,
-            warmup: self
-                .warmup_steps
-                .or(self.warmup_ratio.map(by_ratio))
-                .unwrap_or(0),
-            total,
-            min_ratio: self.min_lr_ratio,
-        }
-    }
 }
 
 /// The value model, for algorithms that use one.

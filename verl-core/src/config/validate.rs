@@ -23,6 +23,11 @@ impl Findings {
         );
     }
 
+    /// A share that must leave something over.
+    fn share(&mut self, key: impl Into<String>, got: f64) {
+        self.range(key, (0.0..1.0).contains(&got), got, "in [0, 1)");
+    }
+
     fn at_least_one(&mut self, key: &str, got: impl Into<Option<u64>>) {
         if let Some(got) = got.into() {
             self.range(key, got >= 1, got, "at least 1");
@@ -346,15 +351,13 @@ fn optimizer(section: &str, optim: &OptimConfig, found: &mut Findings) {
         optim.weight_decay,
         "0 or positive",
     );
-    for (i, beta) in optim.betas.into_iter().enumerate() {
-        found.range(
-            format!("{section}.betas[{i}]"),
-            (0.0..1.0).contains(&beta),
-            beta,
-            "in [0, 1)",
-        );
+    for (name, betas) in [("betas", optim.betas), ("lion.betas", optim.lion.betas)] {
+        for (i, beta) in betas.into_iter().enumerate() {
+            found.share(key(&format!("{name}[{i}]")), beta);
+        }
     }
     found.range(key("eps"), optim.eps > 0.0, optim.eps, "above 0");
+    own_options(section, optim, found);
     found.range(
         key("min_lr_ratio"),
         (0.0..=1.0).contains(&optim.min_lr_ratio),
@@ -374,6 +377,34 @@ fn optimizer(section: &str, optim: &OptimConfig, found: &mut Findings) {
             format!(
                 "a warm-up of {} steps is given too, as warmup_steps; keep one",
                 optim.warmup_steps.unwrap_or(0)
+            ),
+        );
+    }
+}
+
+/// The options of single optimizers, which others must not be given.
+fn own_options(section: &str, optim: &OptimConfig, found: &mut Findings) {
+    let key = |name: &str| format!("{section}.{name}");
+    let factor = &optim.adafactor;
+    for (name, value) in [
+        ("adafactor.decay_exponent", factor.decay_exponent),
+        ("adafactor.clip_threshold", factor.clip_threshold),
+        ("adafactor.eps", factor.eps),
+    ] {
+        found.range(key(name), value > 0.0, value, "above 0");
+    }
+    found.share(key("muon.momentum"), optim.muon.momentum);
+    found.at_least_one(&key("muon.steps"), optim.muon.steps as u64);
+    for restricted in optim.restricted() {
+        let readers: Vec<_> = restricted.readers.iter().map(|kind| kind.name()).collect();
+        found.require(
+            key(restricted.key),
+            !restricted.changed || restricted.readers.contains(&optim.name),
+            format!(
+                "`{}` does not read it, only {} {}; remove the key",
+                optim.name.name(),
+                readers.join(", "),
+                if readers.len() == 1 { "does" } else { "do" },
             ),
         );
     }
