@@ -159,7 +159,7 @@ impl State {
 
     pub(super) fn load_state(&mut self, dir: &Path) -> Result<()> {
         let device = self.model.device();
-        let model = load_weights(self.model.config.clone(), dir, &device)?;
+        let model = load_weights(self.model.config.clone(), None, dir, &device)?;
         let mut tensors = crate::weights::read_tensors(&dir.join(OPTIMIZER_FILE), &device)?;
         let counters = tensors
             .iter()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use verl_backends::model::{HeadKind, Layout, Model, ModelConfig, Segment};
 use verl_backends::weights::load_model;
 
-fn outputs(model: &Model, sequences: &[Vec<u32>]) -> Vec<f32> {
+pub(crate) fn outputs(model: &Model, sequences: &[Vec<u32>]) -> Vec<f32> {
     let segments: Vec<Segment> = sequences.iter().map(|s| Segment::whole(s.len())).collect();
     let layout = Layout::new(&segments, &model.device());
     let hidden = model.hidden(&sequences.concat(), &layout).unwrap();

@@ -1,5 +1,6 @@
 //! Every reference model: what it computes, loads, saves and learns.
 
+mod codecs;
 mod critic;
 mod forward;
 mod generate;
@@ -7,3 +8,4 @@ mod gguf;
 mod golden;
 mod kernels;
 mod learn;
+mod quantised;
