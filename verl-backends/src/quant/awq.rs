@@ -1,10 +1,10 @@
 //! The packing of AWQ checkpoints.
 
 use super::grouped::Groups;
-use super::{Grouped, QuantError, expect_length};
+use super::{Grouped, QuantError, area, expect_length, group_count, words};
 
-/// Which output nibble `k` of a word holds, from the low end.
-const ORDER: [usize; 8] = [0, 2, 4, 6, 1, 3, 5, 7];
+/// Which nibble of a word, from the low end, holds each of its eight outputs.
+const NIBBLE: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
 /// A projection as an AWQ checkpoint stores it (arXiv:2306.00978, version
 /// `gemm`): transposed, eight outputs per word in an order of its own.
@@ -30,34 +30,23 @@ impl AwqTensors<'_> {
     /// that the shape asks for, or a scale is not finite.
     pub fn unpack(&self) -> Result<Grouped, QuantError> {
         let [outputs, inputs] = self.shape;
-        if !outputs.is_multiple_of(8) {
-            let (what, size) = ("the number of outputs", outputs);
-            return Err(QuantError::NotPacked { what, size });
-        }
-        let mut matrix = Grouped::blank(self.shape, Groups::Runs(self.group_size), self.scales)?;
-        let (words, groups) = (outputs / 8, inputs.div_ceil(self.group_size));
-        expect_length("words of qweight", inputs * words, self.qweight.len())?;
-        expect_length("words of qzeros", groups * words, self.qzeros.len())?;
-        for word in 0..words {
-            for input in 0..inputs {
-                each(self.qweight[input * words + word], |k, code| {
-                    matrix.set_code(8 * word + k, input, code);
-                });
-            }
-            for group in 0..groups {
-                each(self.qzeros[group * words + word], |k, zero| {
-                    matrix.set_zero(8 * word + k, group, zero);
-                });
-            }
-        }
-        Ok(matrix)
-    }
-}
-
-/// Visits the codes of a word with the place of their output among its eight.
-fn each(word: u32, mut visit: impl FnMut(usize, u8)) {
-    for (nibble, place) in ORDER.into_iter().enumerate() {
-        visit(place, (word >> (4 * nibble) & 0xF) as u8);
+        area(self.shape)?;
+        let width = words("the number of outputs", outputs)?;
+        let groups = group_count(inputs, self.group_size)?;
+        expect_length("words of qweight", inputs * width, self.qweight.len())?;
+        expect_length("words of qzeros", groups * width, self.qzeros.len())?;
+        expect_length("scales", groups * outputs, self.scales.len())?;
+        let nibble = |words: &[u32], line: usize, output: usize| {
+            let word = words[line * width + output / 8];
+            (word >> (4 * NIBBLE[output % 8]) & 0xF) as u8
+        };
+        Grouped::new(
+            self.shape,
+            Groups::Runs(self.group_size),
+            self.scales,
+            |output, input| nibble(self.qweight, input, output),
+            |output, group| nibble(self.qzeros, group, output),
+        )
     }
 }
 

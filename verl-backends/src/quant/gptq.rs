@@ -1,7 +1,7 @@
 //! The packing of GPTQ checkpoints.
 
-use super::grouped::{Groups, in_runs};
-use super::{Grouped, QuantError, area, expect_length};
+use super::grouped::Groups;
+use super::{Grouped, QuantError, area, expect_length, group_count, words};
 
 /// A projection as a GPTQ checkpoint stores it (arXiv:2210.17323, format
 /// `gptq`): transposed, eight inputs per word, zero points less 1.
@@ -30,56 +30,61 @@ impl GptqTensors<'_> {
     /// exist, a scale is not finite, or a zero point is ambiguous.
     pub fn unpack(&self) -> Result<Grouped, QuantError> {
         let [outputs, inputs] = self.shape;
-        for (what, size) in [
-            ("the number of outputs", outputs),
-            ("the number of inputs", inputs),
-        ] {
-            if !size.is_multiple_of(8) {
-                return Err(QuantError::NotPacked { what, size });
-            }
-        }
         area(self.shape)?;
-        let mut matrix = Grouped::blank(self.shape, self.groups()?, self.scales)?;
-        let (words, groups) = (inputs / 8, matrix.group_count());
-        expect_length("words of qweight", words * outputs, self.qweight.len())?;
-        expect_length("words of qzeros", groups * outputs / 8, self.qzeros.len())?;
-        for output in 0..outputs {
-            for word in 0..words {
-                let codes = self.qweight[word * outputs + output];
-                (0..8).for_each(|k| matrix.set_code(output, 8 * word + k, nibble(codes, k)));
-            }
-            for group in 0..groups {
-                let zeros = self.qzeros[(group * outputs + output) / 8];
-                match nibble(zeros, output % 8) {
-                    15 => return Err(QuantError::AmbiguousZero { group, output }),
-                    less => matrix.set_zero(output, group, less + 1),
-                }
-            }
-        }
-        Ok(matrix)
+        let height = words("the number of inputs", inputs)?;
+        let width = words("the number of outputs", outputs)?;
+        let groups = group_count(inputs, self.group_size)?;
+        expect_length("words of qweight", height * outputs, self.qweight.len())?;
+        expect_length("words of qzeros", groups * width, self.qzeros.len())?;
+        expect_length("scales", groups * outputs, self.scales.len())?;
+        self.check_zeros()?;
+        Grouped::new(
+            self.shape,
+            self.groups(groups)?,
+            self.scales,
+            |output, input| nibble(self.qweight[input / 8 * outputs + output], input),
+            |output, group| nibble(self.qzeros[group * width + output / 8], output) + 1,
+        )
     }
 
-    /// A list that only says what the group size does is not kept.
-    fn groups(&self) -> Result<Groups, QuantError> {
-        let count = match self.group_size {
-            0 => return Err(QuantError::EmptyGroup),
-            size => self.shape[1].div_ceil(size),
+    /// Refuses zero points that are stored as 15.
+    fn check_zeros(&self) -> Result<(), QuantError> {
+        let outputs = self.shape[0];
+        let ambiguous = |at: &usize| nibble(self.qzeros[at / 8], *at) == 15;
+        match (0..8 * self.qzeros.len()).find(ambiguous) {
+            None => Ok(()),
+            Some(at) => Err(QuantError::AmbiguousZero {
+                group: at / outputs,
+                output: at % outputs,
+            }),
+        }
+    }
+
+    /// Which input belongs where. A list that only says what the group size
+    /// does is not kept.
+    fn groups(&self, count: usize) -> Result<Groups, QuantError> {
+        let Some(list) = self.g_idx else {
+            return Ok(Groups::Runs(self.group_size));
         };
-        expect_length("scales", count * self.shape[0], self.scales.len())?;
-        Ok(match self.g_idx {
-            Some(list) if !in_runs(list, self.group_size) => Groups::Listed(list.to_vec()),
-            Some(list) => {
-                expect_length("g_idx", self.shape[1], list.len())?;
-                Groups::Runs(self.group_size)
-            }
-            None => Groups::Runs(self.group_size),
+        expect_length("g_idx", self.shape[1], list.len())?;
+        if let Some(input) = list.iter().position(|group| *group as usize >= count) {
+            return Err(QuantError::NoSuchGroup {
+                input,
+                group: list[input],
+                groups: count,
+            });
+        }
+        let in_order = |(input, group): (usize, &u32)| input / self.group_size == *group as usize;
+        Ok(match list.iter().enumerate().all(in_order) {
+            true => Groups::Runs(self.group_size),
+            false => Groups::Listed(list.to_vec()),
         })
     }
 }
 
-/// Nibble `k` of a word, from the low end.
+/// Nibble `k % 8` of a word, from the low end.
 fn nibble(word: u32, k: usize) -> u8 {
-    (word >> (4 * k) & 0xF) as u8
+    (word >> (4 * (k % 8)) & 0xF) as u8
 }
 
 #[cfg(test)]
@@ -117,7 +122,10 @@ mod tests {
         assert_eq!(same.unpack().unwrap(), plain);
         let g_idx = Some(&[1, 0, 1, 0, 1, 0, 1, 0][..]);
         let mixed = GptqTensors { g_idx, ..LAYER }.unpack().unwrap();
-        assert_eq!(mixed.dequantise()[..8], [-6.0, 0.0, -2.0, 2.0, 2.0, 4.0, 6.0, 6.0]);
+        assert_eq!(
+            mixed.dequantise()[..8],
+            [-6.0, 0.0, -2.0, 2.0, 2.0, 4.0, 6.0, 6.0]
+        );
     }
 
     #[test]

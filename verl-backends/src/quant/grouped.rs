@@ -1,6 +1,7 @@
 //! Four-bit codes whose inputs share scales and zero points in groups.
 
-use super::{Dequantise, QuantError, area, check_rows, expect_finite, expect_length, nibbles};
+use super::{Dequantise, QuantError, check_rows, expect_finite, expect_length, nibbles};
+use rayon::prelude::*;
 use std::ops::Range;
 
 /// A `[out, in]` projection in 4 bits: `(code - zero) * scale`, with scale and
@@ -31,33 +32,43 @@ pub(super) enum Groups {
 }
 
 impl Grouped {
-    /// A matrix of zeros, to be filled. `scales` are `[groups, out]`, as on
-    /// disk.
-    pub(super) fn blank(
+    /// Puts a matrix in order row by row. `scales` are `[groups, out]`, as on
+    /// disk; `code` is asked for row and column, `zero` for row and group.
+    pub(super) fn new(
         shape: [usize; 2],
         groups: Groups,
         scales: &[f32],
+        code: impl Fn(usize, usize) -> u8 + Sync,
+        zero: impl Fn(usize, usize) -> u8,
     ) -> Result<Self, QuantError> {
-        area(shape)?;
-        expect_finite("scale", scales)?;
         let [outputs, inputs] = shape;
-        let count = match &groups {
-            Groups::Runs(0) => return Err(QuantError::EmptyGroup),
-            Groups::Runs(size) => inputs.div_ceil(*size),
-            Groups::Listed(list) => {
-                let count = scales.len() / outputs.max(1);
-                expect_length("g_idx", inputs, list.len())?;
-                check_groups(list, count)?;
-                count
+        let count = scales.len() / outputs.max(1);
+        expect_length("scales", count * outputs, scales.len())?;
+        expect_finite("scale", scales)?;
+        let width = inputs.div_ceil(2);
+        let mut codes = vec![0; outputs * width];
+        let fill = |(row, bytes): (usize, &mut [u8])| {
+            for (i, byte) in bytes.iter_mut().enumerate() {
+                let (first, second) = (2 * i, 2 * i + 1);
+                *byte = code(row, first) << 4;
+                if second < inputs {
+                    *byte |= code(row, second);
+                }
             }
         };
-        expect_length("scales", count * outputs, scales.len())?;
-        let by_row = |row| (0..count).map(move |group| scales[group * outputs + row]);
+        codes
+            .par_chunks_mut(width.max(1))
+            .enumerate()
+            .for_each(fill);
+        let places = (0..outputs).flat_map(|row| (0..count).map(move |group| (row, group)));
         Ok(Grouped {
             shape,
-            codes: vec![0; outputs * inputs.div_ceil(2)],
-            scales: (0..outputs).flat_map(by_row).collect(),
-            zeros: vec![0; outputs * count],
+            codes,
+            scales: places
+                .clone()
+                .map(|(row, group)| scales[group * outputs + row])
+                .collect(),
+            zeros: places.map(|(row, group)| zero(row, group)).collect(),
             groups,
         })
     }
@@ -75,22 +86,12 @@ impl Grouped {
         nibbles::code(self.row(row), col)
     }
 
-    /// Zero point of a group, 0 to 15.
+    /// Zero point of a group, 0 to 15 in AWQ, 1 to 15 in GPTQ.
     ///
     /// # Panics
     /// When there is no such group.
     pub fn zero(&self, row: usize, group: usize) -> u8 {
         self.zeros[row * self.group_count() + group]
-    }
-
-    pub(super) fn set_code(&mut self, row: usize, col: usize, code: u8) {
-        let width = self.shape[1].div_ceil(2);
-        nibbles::set(&mut self.codes[row * width..(row + 1) * width], col, code);
-    }
-
-    pub(super) fn set_zero(&mut self, row: usize, group: usize, zero: u8) {
-        let at = row * self.group_count() + group;
-        self.zeros[at] = zero;
     }
 
     fn row(&self, row: usize) -> &[u8] {
@@ -141,20 +142,4 @@ impl Dequantise for Grouped {
             self.dequantise_row(row, out);
         }
     }
-}
-
-fn check_groups(list: &[u32], groups: usize) -> Result<(), QuantError> {
-    match list.iter().position(|group| *group as usize >= groups) {
-        None => Ok(()),
-        Some(input) => Err(QuantError::NoSuchGroup {
-            input,
-            group: list[input],
-            groups,
-        }),
-    }
-}
-
-/// Whether a list puts each `size` consecutive inputs into a group, in order.
-pub(super) fn in_runs(list: &[u32], size: usize) -> bool {
-    size > 0 && list.iter().enumerate().all(|(i, g)| i / size == *g as usize)
 }

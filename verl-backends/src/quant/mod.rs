@@ -116,6 +116,22 @@ fn area([rows, cols]: [usize; 2]) -> Result<usize, QuantError> {
         .ok_or(QuantError::TooLarge { rows, cols })
 }
 
+/// Words of eight codes that hold `size` codes.
+fn words(what: &'static str, size: usize) -> Result<usize, QuantError> {
+    match size.is_multiple_of(8) {
+        true => Ok(size / 8),
+        false => Err(QuantError::NotPacked { what, size }),
+    }
+}
+
+/// Groups of `size` that hold all inputs.
+fn group_count(inputs: usize, size: usize) -> Result<usize, QuantError> {
+    match size {
+        0 => Err(QuantError::EmptyGroup),
+        size => Ok(inputs.div_ceil(size)),
+    }
+}
+
 /// Refuses a list of the wrong length.
 fn expect_length(what: &'static str, expected: usize, got: usize) -> Result<(), QuantError> {
     match expected == got {

@@ -60,9 +60,9 @@ impl<'a> PackedTensors<'a> {
     pub(super) fn shape(&self) -> Result<[usize; 2]> {
         let stored = self.get(CODES)?;
         let shape = match (stored.shape(), self.packing) {
-            ([inputs, words], Packing::Awq) => {
-                words.checked_mul(PER_WORD).map(|outputs| [outputs, *inputs])
-            }
+            ([inputs, words], Packing::Awq) => words
+                .checked_mul(PER_WORD)
+                .map(|outputs| [outputs, *inputs]),
             ([words, outputs], _) => words.checked_mul(PER_WORD).map(|inputs| [*outputs, inputs]),
             _ => None,
         };

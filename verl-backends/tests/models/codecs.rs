@@ -181,9 +181,7 @@ fn product(x: &[f32], weight: &[f32], bias: &[f32], inputs: usize) -> Vec<f32> {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
     let of_row = |row: &[f32]| {
         let columns = weight.chunks(inputs).zip(bias);
-        columns
-            .map(|(w, b)| dot(row, w) + b)
-            .collect::<Vec<f32>>()
+        columns.map(|(w, b)| dot(row, w) + b).collect::<Vec<f32>>()
     };
     x.chunks(inputs).flat_map(of_row).collect()
 }
