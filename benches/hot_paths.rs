@@ -13,6 +13,7 @@ use verl::backends::engine::{CausalPolicy, EngineOptions};
 use verl::backends::generate::{GeneratorOptions, NativeGenerator, Sampler};
 use verl::backends::model::{Model, ModelConfig};
 use verl::backends::optim::{Adafactor, AdamW, AdamW8bit, AdamWConfig, Lion, Muon};
+use verl::backends::quant::{AwqTensors, Dequantise, Int8, Nf4, Quantised};
 use verl::core::algorithm::Objective;
 use verl::core::math::Denominators;
 use verl::core::optimizer::Optimizer;
@@ -210,5 +211,41 @@ fn sampler(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, training, optimizers, generation, sampler);
+/// Rows of a quantised projection of 4 096 inputs, in bytes of f32 written.
+fn dequantise(c: &mut Criterion) {
+    const SHAPE: [usize; 2] = [256, 4096];
+    let values: Vec<f32> = (0..SHAPE[0] * SHAPE[1])
+        .map(|i| ((i as u32).wrapping_mul(2_654_435_761) >> 8) as f32 / 1e7 - 0.8)
+        .collect();
+    let awq = AwqTensors {
+        shape: SHAPE,
+        group_size: 128,
+        qweight: &vec![0x7531_6420; SHAPE[1] * SHAPE[0] / 8],
+        qzeros: &vec![0x8888_8888; SHAPE[1] / 128 * SHAPE[0] / 8],
+        scales: &vec![0.01; SHAPE[1] / 128 * SHAPE[0]],
+    };
+    let codecs = [
+        ("nf4", Nf4::quantise(&values, SHAPE).map(Quantised::Nf4)),
+        (
+            "nf4, double",
+            Nf4::quantise_twice(&values, SHAPE).map(Quantised::Nf4),
+        ),
+        ("int8", Int8::quantise(&values, SHAPE).map(Quantised::Int8)),
+        ("awq", awq.unpack().map(Quantised::Grouped)),
+    ];
+    let mut group = c.benchmark_group("dequantise_rows");
+    group.throughput(Throughput::Bytes(4 * values.len() as u64));
+    for (name, matrix) in codecs {
+        let matrix = matrix.expect("a matrix");
+        let mut out = vec![0.0; values.len()];
+        group.bench_function(name, |b| {
+            b.iter(|| matrix.dequantise_rows(0..SHAPE[0], black_box(&mut out)));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(
+    benches, training, optimizers, generation, sampler, dequantise
+);
 criterion_main!(benches);

@@ -34,3 +34,8 @@ pub use verl_core::{Error, Result};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The examples of the models' guide, compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/models.md")]
+struct Models;

@@ -9,7 +9,7 @@ use verl::algos::Catalogue;
 use verl::backends::burn::tensor::Device;
 use verl::backends::engine::{CausalPolicy, EngineOptions};
 use verl::backends::generate::{GeneratorOptions, NativeGenerator};
-use verl::backends::model::{Model, ModelConfig};
+use verl::backends::model::{LoraConfig, Model, ModelConfig};
 use verl::backends::optim::{AdamW, AdamWConfig};
 use verl::backends::text::HfTokenizer;
 use verl::core::registry::Settings;
@@ -45,6 +45,9 @@ struct Args {
     /// Layers recorded at a time in the backward pass; 0 records all.
     #[arg(long, default_value_t = 0)]
     checkpoint_every: usize,
+    /// Rank of an adapter on all projections, the rest frozen; 0 trains all.
+    #[arg(long, default_value_t = 0)]
+    lora: usize,
     /// Take the sampler's log-probs as the old ones, as TRL does.
     #[arg(long)]
     bypass: bool,
@@ -76,7 +79,14 @@ fn model(layers: usize) -> verl::Result<Model> {
 }
 
 fn parts(args: &Args) -> verl::Result<Parts> {
-    let model = model(args.layers)?;
+    let mut model = model(args.layers)?;
+    if args.lora > 0 {
+        let config = LoraConfig {
+            rank: args.lora,
+            ..Default::default()
+        };
+        model.attach_lora(config, 1)?;
+    }
     let tokenizer = Arc::new(HfTokenizer::from_dir(&args.tokenizer)?);
     let mut options = Settings::default();
     if args.bypass {

@@ -9,5 +9,6 @@ pub mod generate;
 mod host;
 pub mod model;
 pub mod optim;
+pub mod quant;
 pub mod text;
 pub mod weights;

@@ -215,7 +215,8 @@ impl State {
     /// one that is loaded.
     fn saved_model(&self, dir: &Path) -> Result<Model> {
         if self.model.lora.is_none() {
-            let mut model = load_weights(self.model.config.clone(), dir, &self.model.device())?;
+            let mut model =
+                load_weights(self.model.config.clone(), None, dir, &self.model.device())?;
             model.kernels = self.model.kernels;
             return Ok(model);
         }

@@ -1,6 +1,9 @@
 //! `config.json` of a Hugging Face model folder.
 
 mod rope;
+mod scheme;
+
+pub use scheme::QuantScheme;
 
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -131,7 +134,10 @@ pub struct ModelConfig {
     pub max_positions: usize,
     /// Padding id; a reward model pools the last token that is not it.
     pub pad_id: Option<u32>,
-    /// The file as read, for saving it again.
+    /// How the folder's weights are quantised, if they are.
+    pub quantisation: Option<QuantScheme>,
+    /// The file as read, for saving it again: without `quantization_config`,
+    /// because weights are saved in full.
     pub source: Map<String, Value>,
 }
 
@@ -199,7 +205,8 @@ impl ModelConfig {
             initializer_range: keys.opt_number("initializer_range")?.unwrap_or(0.02),
             max_positions,
             pad_id: keys.opt_size("pad_token_id")?.map(|id| id as u32),
-            source: source.clone(),
+            quantisation: scheme::scheme(&keys)?,
+            source: scheme::without_scheme(&source),
         };
         config.check(origin)?;
         Ok(config)
@@ -320,12 +327,6 @@ impl Keys<'_> {
                     &format!("`{other}` is not supported; only silu is"),
                 );
             }
-        }
-        if self.get("quantization_config").is_some() {
-            return unsupported(
-                "quantization_config",
-                "quantised checkpoints are not supported; use full-precision weights",
-            );
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ mod moe;
 mod params;
 mod rope;
 
-pub use config::{HeadKind, ModelConfig, MoeConfig, RopeConfig, RopeScaling};
+pub use config::{HeadKind, ModelConfig, MoeConfig, QuantScheme, RopeConfig, RopeScaling};
 pub(crate) use forward::id_tensor;
 pub use forward::{Observe, rms_norm};
 pub use layout::{AttentionUnit, Layout, Rows, Segment};

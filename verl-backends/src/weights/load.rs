@@ -1,8 +1,9 @@
 //! A model folder becomes a [`Model`].
 
+use super::parameters::Parameters;
 use super::safetensors::Shards;
 use super::save::OPTIMIZER;
-use crate::model::{Model, ModelConfig, ParamMut};
+use crate::model::{Model, ModelConfig, ParamMut, QuantScheme};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,9 @@ use verl_core::{Error, Result};
 /// Loads a Hugging Face model folder onto a device, as f32: safetensors, single
 /// or sharded, or else the one GGUF file beside its `config.json`.
 ///
+/// Projections that the configuration's [`QuantScheme`] keeps in 4 bits are
+/// dequantised one by one as they are read.
+///
 /// # Errors
 /// When the configuration is not supported, or when tensors are missing,
 /// misshapen, truncated or not used: one error lists every name.
@@ -21,7 +25,10 @@ pub fn load_model(dir: &Path, device: &Device) -> Result<Model> {
     let config = Arc::new(ModelConfig::from_dir(dir)?);
     match gguf_file(dir)? {
         Some(path) => super::gguf::load(config, &path, device),
-        None => load_weights(config, dir, device),
+        None => {
+            let scheme = config.quantisation;
+            load_weights(config, scheme, dir, device)
+        }
     }
 }
 
@@ -47,15 +54,22 @@ fn gguf_file(dir: &Path) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Loads the weights in `dir` into a model of the given configuration.
-pub(crate) fn load_weights(config: Arc<ModelConfig>, dir: &Path, device: &Device) -> Result<Model> {
+/// Loads the weights in `dir`, stored by a scheme or in full, into a model of
+/// the given configuration.
+pub(crate) fn load_weights(
+    config: Arc<ModelConfig>,
+    scheme: Option<QuantScheme>,
+    dir: &Path,
+    device: &Device,
+) -> Result<Model> {
     let shards = Shards::open(dir)?;
+    let parameters = Parameters::new(&shards, scheme);
     let mut model = Model::skeleton(config, device);
-    check(&mut model, &shards, dir)?;
+    check(&mut model, &shards, &parameters, dir)?;
     let mut failed = None;
     model.each(&mut |name, param| {
         if failed.is_none() {
-            failed = fill(&shards, name, param, device).err();
+            failed = fill(&parameters, name, param, device).err();
         }
     });
     match failed {
@@ -99,8 +113,13 @@ fn float_tensor(data: TensorData, device: &Device) -> Option<WeightTensor> {
     }
 }
 
-fn fill(shards: &Shards, name: &str, param: ParamMut<'_>, device: &Device) -> Result<()> {
-    let data = shards.read(name)?;
+fn fill(
+    parameters: &Parameters<'_>,
+    name: &str,
+    param: ParamMut<'_>,
+    device: &Device,
+) -> Result<()> {
+    let data = parameters.read(name)?;
     let tensor = match param {
         ParamMut::Vector(_) => WeightTensor::Vector(Tensor::from_data(data, device)),
         ParamMut::Matrix(_) => WeightTensor::Matrix(Tensor::from_data(data, device)),
@@ -110,20 +129,30 @@ fn fill(shards: &Shards, name: &str, param: ParamMut<'_>, device: &Device) -> Re
 }
 
 /// Compares what the model wants with what the files hold.
-fn check(model: &mut Model, shards: &Shards, dir: &Path) -> Result<()> {
+fn check(
+    model: &mut Model,
+    shards: &Shards,
+    parameters: &Parameters<'_>,
+    dir: &Path,
+) -> Result<()> {
     let (mut missing, mut misshapen, mut used) = (Vec::new(), Vec::new(), BTreeSet::new());
     let mut failed = None;
     let tied = model.config.tied();
     model.each(&mut |name, param| {
-        match shards.shape(name) {
-            Ok(None) => missing.push(name.to_string()),
-            Ok(Some(shape)) if shape != param.dims() => {
-                misshapen.push(format!("{name} is {shape:?}, expected {:?}", param.dims()));
+        let parts = parameters.parts(name);
+        let absent = parts.iter().filter(|part| shards.get(part).is_none());
+        let absent: Vec<String> = absent.cloned().collect();
+        if absent.is_empty() {
+            match parameters.shape(name) {
+                Ok(shape) if shape != param.dims() => {
+                    misshapen.push(format!("{name} is {shape:?}, expected {:?}", param.dims()));
+                }
+                Ok(_) => {}
+                Err(error) => failed = failed.take().or(Some(error)),
             }
-            Ok(Some(_)) => {}
-            Err(error) => failed = failed.take().or(Some(error)),
         }
-        used.insert(name.to_string());
+        missing.extend(absent);
+        used.extend(parts);
     });
     if let Some(error) = failed {
         return Err(error);
@@ -134,7 +163,7 @@ fn check(model: &mut Model, shards: &Shards, dir: &Path) -> Result<()> {
         |name: &str| (tied && name == "lm_head.weight") || name.ends_with("rotary_emb.inv_freq");
     let extra: Vec<&str> = shards
         .names()
-        .filter(|n| !used.contains(*n) && !ignorable(n))
+        .filter(|n| !used.contains(*n) && !ignorable(n) && !parameters.is_idle(n))
         .collect();
     let mut faults = Vec::new();
     for (kind, names) in [

@@ -1,8 +1,11 @@
 //! Weights on disk: Hugging Face folders with safetensors, and GGUF files.
 
+mod bitsandbytes;
 mod dequant;
 mod gguf;
 mod load;
+mod packed;
+mod parameters;
 mod peft;
 mod safetensors;
 mod save;

@@ -1,12 +1,14 @@
 //! Reading safetensors files, single or sharded, through a memory map.
 
 use burn::tensor::TensorData;
+use half::{bf16, f16};
 use memmap2::Mmap;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use verl_core::{Error, Result};
 
@@ -14,8 +16,28 @@ use verl_core::{Error, Result};
 #[derive(Debug)]
 pub(super) struct Shards {
     files: Vec<(PathBuf, Mmap)>,
-    /// Tensor name to file number.
-    index: BTreeMap<String, usize>,
+    index: BTreeMap<String, Place>,
+}
+
+/// Where a tensor lies.
+#[derive(Debug)]
+struct Place {
+    /// Number of its file.
+    file: usize,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    /// Its bytes in the file.
+    bytes: Range<usize>,
+}
+
+/// A tensor as a file holds it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stored<'a> {
+    name: &'a str,
+    path: &'a Path,
+    dtype: Dtype,
+    shape: &'a [usize],
+    bytes: &'a [u8],
 }
 
 impl Shards {
@@ -32,14 +54,9 @@ impl Shards {
     /// Opens one file.
     pub(super) fn open_single(path: &Path) -> Result<Self> {
         let map = map_file(path)?;
-        let names: Vec<String> = parse(path, &map)?
-            .names()
-            .iter()
-            .map(|n| n.to_string())
-            .collect();
         Ok(Shards {
+            index: contents(path, &map, 0)?,
             files: vec![(path.to_path_buf(), map)],
-            index: names.into_iter().map(|n| (n, 0)).collect(),
         })
     }
 
@@ -79,14 +96,10 @@ impl Shards {
 
     fn add(&mut self, path: PathBuf, tensors: &BTreeSet<&str>) -> Result<()> {
         let map = map_file(&path)?;
-        let held: BTreeSet<String> = parse(&path, &map)?
-            .names()
-            .iter()
-            .map(|n| n.to_string())
-            .collect();
+        let mut held = contents(&path, &map, self.files.len())?;
         let absent: Vec<&str> = tensors
             .iter()
-            .filter(|t| !held.contains(**t))
+            .filter(|t| !held.contains_key(**t))
             .copied()
             .collect();
         if !absent.is_empty() {
@@ -95,9 +108,8 @@ impl Shards {
                 format!("the index says it holds {}, it does not", absent.join(", ")),
             ));
         }
-        let number = self.files.len();
-        self.index
-            .extend(tensors.iter().map(|t| (t.to_string(), number)));
+        held.retain(|name, _| tensors.contains(name.as_str()));
+        self.index.append(&mut held);
         self.files.push((path, map));
         Ok(())
     }
@@ -107,16 +119,25 @@ impl Shards {
         self.index.keys().map(String::as_str)
     }
 
-    /// Shape of a tensor, if there is one of that name.
-    pub(super) fn shape(&self, name: &str) -> Result<Option<Vec<usize>>> {
-        let Some(&number) = self.index.get(name) else {
-            return Ok(None);
-        };
-        let (path, map) = &self.files[number];
-        let view = parse(path, map)?
-            .tensor(name)
-            .map_err(|e| Error::malformed(path, e.to_string()))?;
-        Ok(Some(view.shape().to_vec()))
+    /// The tensor of a name, if there is one.
+    pub(super) fn get(&self, name: &str) -> Option<Stored<'_>> {
+        let (name, place) = self.index.get_key_value(name)?;
+        let (path, map) = &self.files[place.file];
+        Some(Stored {
+            name,
+            path,
+            dtype: place.dtype,
+            shape: &place.shape,
+            bytes: &map[place.bytes.clone()],
+        })
+    }
+
+    /// The tensor of a name.
+    pub(super) fn want(&self, name: &str) -> Result<Stored<'_>> {
+        self.get(name).ok_or_else(|| Error::Weights {
+            place: "weights".into(),
+            message: format!("no tensor `{name}`"),
+        })
     }
 
     /// An entry of the metadata of a single file.
@@ -132,59 +153,94 @@ impl Shards {
 
     /// Values of a tensor of `i32`; `None` when it is of another type.
     pub(super) fn integers(&self, name: &str) -> Result<Option<Vec<i32>>> {
-        let (_, view) = self.view(name)?;
-        let integers = |bytes: &[u8]| {
-            let words = bytes.chunks_exact(4);
-            words
-                .map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-                .collect()
-        };
-        Ok((view.dtype() == Dtype::I32).then(|| integers(view.data())))
-    }
-
-    /// A tensor and the file that holds it.
-    fn view(&self, name: &str) -> Result<(&Path, TensorView<'_>)> {
-        let missing = || Error::Weights {
-            place: "weights".into(),
-            message: format!("no tensor `{name}`"),
-        };
-        let (path, map) = &self.files[*self.index.get(name).ok_or_else(missing)?];
-        let view = parse(path, map)?
-            .tensor(name)
-            .map_err(|e| Error::malformed(path, e.to_string()))?;
-        Ok((path.as_path(), view))
+        let stored = self.want(name)?;
+        let words = stored.bytes.chunks_exact(4);
+        let values = words.map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        Ok((stored.dtype == Dtype::I32).then(|| values.collect()))
     }
 
     /// Values of a tensor, as f32.
     pub(super) fn read(&self, name: &str) -> Result<TensorData> {
-        let (path, view) = self.view(name)?;
-        let bytes = view.data();
-        let values: Vec<f32> = match view.dtype() {
-            Dtype::F32 => bytes
-                .chunks_exact(4)
-                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-                .collect(),
-            Dtype::F16 => bytes
-                .chunks_exact(2)
-                .map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32())
-                .collect(),
-            Dtype::BF16 => bytes
-                .chunks_exact(2)
-                .map(|b| half::bf16::from_le_bytes([b[0], b[1]]).to_f32())
-                .collect(),
-            other => {
-                let message =
-                    format!("tensor `{name}` has type {other:?}; supported: F32, F16, BF16");
-                return Err(Error::malformed(path, message));
-            }
-        };
-        Ok(TensorData::new(values, view.shape().to_vec()))
+        let stored = self.want(name)?;
+        Ok(TensorData::new(stored.floats()?, stored.shape.to_vec()))
     }
 }
 
-fn parse<'a>(path: &Path, map: &'a Mmap) -> Result<SafeTensors<'a>> {
-    SafeTensors::deserialize(map)
-        .map_err(|e| Error::malformed(path, format!("not a whole safetensors file: {e}")))
+impl<'a> Stored<'a> {
+    /// Its type.
+    pub(super) fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Its shape.
+    pub(super) fn shape(&self) -> &'a [usize] {
+        self.shape
+    }
+
+    /// Its values, from any float type.
+    pub(super) fn floats(&self) -> Result<Vec<f32>> {
+        Ok(match self.dtype {
+            Dtype::F32 => self.each(f32::from_le_bytes).collect(),
+            Dtype::F16 => self.each(|b| f16::from_le_bytes(b).to_f32()).collect(),
+            Dtype::BF16 => self.each(|b| bf16::from_le_bytes(b).to_f32()).collect(),
+            _ => return Err(self.wrong_type("F32, F16, BF16")),
+        })
+    }
+
+    /// Its 32-bit words.
+    pub(super) fn words(&self) -> Result<Vec<u32>> {
+        match self.dtype {
+            Dtype::I32 | Dtype::U32 => Ok(self.each(u32::from_le_bytes).collect()),
+            _ => Err(self.wrong_type("I32, U32")),
+        }
+    }
+
+    /// Its bytes, of a tensor of bytes.
+    pub(super) fn octets(&self) -> Result<&'a [u8]> {
+        match self.dtype {
+            Dtype::U8 => Ok(self.bytes),
+            _ => Err(self.wrong_type("U8")),
+        }
+    }
+
+    /// An error about this tensor.
+    pub(super) fn fault(&self, message: impl std::fmt::Display) -> Error {
+        Error::Weights {
+            place: self.path.display().to_string(),
+            message: format!("tensor `{}`: {message}", self.name),
+        }
+    }
+
+    fn each<const N: usize, T>(&self, value: impl Fn([u8; N]) -> T) -> impl Iterator<Item = T> {
+        self.bytes.as_chunks::<N>().0.iter().map(move |b| value(*b))
+    }
+
+    fn wrong_type(&self, supported: &str) -> Error {
+        let (name, got) = (self.name, self.dtype);
+        Error::malformed(
+            self.path,
+            format!("tensor `{name}` has type {got:?}; supported: {supported}"),
+        )
+    }
+}
+
+/// The tensors of a file, which gets the number `file`.
+fn contents(path: &Path, map: &Mmap, file: usize) -> Result<BTreeMap<String, Place>> {
+    let (header, metadata) = SafeTensors::read_metadata(map)
+        .map_err(|e| Error::malformed(path, format!("not a whole safetensors file: {e}")))?;
+    // The header comes after its length in eight bytes.
+    let start = 8 + header;
+    let place = |(name, info): (String, &safetensors::tensor::TensorInfo)| {
+        let (from, to) = info.data_offsets;
+        let place = Place {
+            file,
+            dtype: info.dtype,
+            shape: info.shape.clone(),
+            bytes: start + from..start + to,
+        };
+        (name, place)
+    };
+    Ok(metadata.tensors().into_iter().map(place).collect())
 }
 
 /// Maps a file for reading.

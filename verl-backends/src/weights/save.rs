@@ -35,7 +35,7 @@ pub fn save_pretrained(model: &Model, dir: &Path) -> Result<()> {
 }
 
 /// Writes named tensors as one safetensors file.
-fn write_tensors(tensors: Vec<(String, WeightTensor)>, path: &Path) -> Result<()> {
+pub(super) fn write_tensors(tensors: Vec<(String, WeightTensor)>, path: &Path) -> Result<()> {
     let tensors = tensors
         .into_iter()
         .map(|(name, tensor)| (name, OnDevice::weight(tensor)));

@@ -2,6 +2,7 @@
 //! tensors in a safetensors file beside it.
 
 use burn::tensor::Device;
+use safetensors::Dtype;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -90,7 +91,15 @@ pub(crate) struct Golden {
 
 impl Golden {
     pub(crate) fn open(name: &str) -> Self {
-        let path = golden_path(name);
+        Self::at(golden_path(name))
+    }
+
+    /// The golden file of a codec or of quantised models.
+    pub(crate) fn quant(name: &str) -> Self {
+        Self::at(reference().join(format!("golden/quant/{name}.json")))
+    }
+
+    fn at(path: PathBuf) -> Self {
         let json = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         Golden {
             json,
@@ -110,16 +119,36 @@ impl Golden {
         if let Some(data) = tensor["data"].as_array() {
             return data.iter().map(|x| x.as_f64().unwrap() as f32).collect();
         }
+        self.stored(tensor, |dtype, bytes| match dtype {
+            Dtype::F32 => each(bytes, f32::from_le_bytes),
+            Dtype::F16 => each(bytes, |b| half::f16::from_le_bytes(b).to_f32()),
+            other => panic!("floats of type {other:?}"),
+        })
+    }
+
+    /// The 32-bit words of a tensor in the safetensors file.
+    pub(crate) fn words(&self, tensor: &Value) -> Vec<u32> {
+        self.stored(tensor, |_, bytes| each(bytes, u32::from_le_bytes))
+    }
+
+    /// The bytes of a tensor in the safetensors file.
+    pub(crate) fn octets(&self, tensor: &Value) -> Vec<u8> {
+        self.stored(tensor, |_, bytes| bytes.to_vec())
+    }
+
+    fn stored<T>(&self, tensor: &Value, read: impl FnOnce(Dtype, &[u8]) -> T) -> T {
         let bytes = self
             .tensors
             .get_or_init(|| std::fs::read(self.path.with_extension("safetensors")).unwrap());
         let file = safetensors::SafeTensors::deserialize(bytes).unwrap();
         let view = file.tensor(tensor["key"].as_str().unwrap()).unwrap();
-        view.data()
-            .chunks_exact(4)
-            .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
-            .collect()
+        read(view.dtype(), view.data())
     }
+}
+
+fn each<const N: usize, T>(bytes: &[u8], value: impl Fn([u8; N]) -> T) -> Vec<T> {
+    let (values, _) = bytes.as_chunks::<N>();
+    values.iter().map(|b| value(*b)).collect()
 }
 
 /// The rows of `input_ids` without the padding that `attention_mask` marks.

@@ -1,5 +1,6 @@
 //! Every reference model: what it computes, loads, saves and learns.
 
+mod codecs;
 mod critic;
 mod forward;
 mod generate;
@@ -9,3 +10,4 @@ mod kernels;
 mod learn;
 mod lora;
 mod optim;
+mod quantised;
