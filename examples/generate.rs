@@ -15,7 +15,7 @@ use verl::RolloutEngine;
 use verl::backends::burn::tensor::Device;
 use verl::backends::generate::{GeneratorOptions, NativeGenerator};
 use verl::backends::text::HfTokenizer;
-use verl::backends::weights::load_model;
+use verl::backends::weights::{load_adapter, load_model};
 use verl::core::data::PromptFormat;
 use verl::core::rollout::{Rollout, RolloutRequest, SamplingParams, sample_seed};
 use verl::core::text::{ChatOptions, Message, Tokenizer};
@@ -27,9 +27,16 @@ struct Args {
     /// Hugging Face model folder.
     #[arg(long)]
     model: PathBuf,
+    /// Adapter on the model, a folder in the form of `peft`.
+    #[arg(long)]
+    adapter: Option<PathBuf>,
     /// A prompt.
     #[arg(long, required_unless_present = "prompts", conflicts_with = "prompts")]
+    #[arg(allow_hyphen_values = true)]
     prompt: Option<String>,
+    /// System message before a prompt that has none.
+    #[arg(long, allow_hyphen_values = true)]
+    system: Option<String>,
     /// A JSONL file of prompts.
     #[arg(long)]
     prompts: Option<PathBuf>,
@@ -42,9 +49,10 @@ struct Args {
     /// 0 is greedy.
     #[arg(long, default_value_t = 1.0)]
     temperature: f32,
-    /// Keep the k most likely tokens; 0 keeps all.
-    #[arg(long, default_value_t = 0)]
-    top_k: usize,
+    /// Keep the k most likely tokens; 0 or -1 keeps all.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(i64).range(-1..))]
+    top_k: i64,
     /// Keep the most likely tokens up to this probability.
     #[arg(long, default_value_t = 1.0)]
     top_p: f32,
@@ -55,7 +63,7 @@ struct Args {
     #[arg(long, default_value_t = 256)]
     max_tokens: usize,
     /// Text that ends an answer; may be given several times.
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     stop: Vec<String>,
     /// Seed of the random numbers.
     #[arg(long, default_value_t = 1)]
@@ -75,7 +83,11 @@ fn main() -> verl::Result<()> {
         tokenizer: Some(tokenizer.clone()),
         ..GeneratorOptions::default()
     };
-    let mut engine = NativeGenerator::new(load_model(&args.model, &Device::flex())?, options)?;
+    let mut model = load_model(&args.model, &Device::flex())?;
+    if let Some(adapter) = &args.adapter {
+        load_adapter(&mut model, adapter)?;
+    }
+    let mut engine = NativeGenerator::new(model, options)?;
     let mut answers: Vec<Rollout> = Vec::new();
     engine.generate(requests(&args, &tokenizer)?, &mut |rollout| {
         answers.push(rollout);
@@ -88,7 +100,7 @@ fn main() -> verl::Result<()> {
 }
 
 fn requests(args: &Args, tokenizer: &HfTokenizer) -> verl::Result<Vec<RolloutRequest>> {
-    let conversations: Vec<Vec<Message>> = match (&args.prompt, &args.prompts) {
+    let mut conversations: Vec<Vec<Message>> = match (&args.prompt, &args.prompts) {
         (Some(prompt), _) => vec![vec![Message::new("user", prompt)]],
         (None, Some(file)) => PromptFormat::default()
             .read(&[file], false)?
@@ -98,9 +110,16 @@ fn requests(args: &Args, tokenizer: &HfTokenizer) -> verl::Result<Vec<RolloutReq
             .collect(),
         (None, None) => Vec::new(),
     };
+    if let Some(system) = &args.system {
+        for messages in &mut conversations {
+            if messages.first().is_none_or(|m| m.role != "system") {
+                messages.insert(0, Message::new("system", system));
+            }
+        }
+    }
     let params = Arc::new(SamplingParams {
         temperature: args.temperature,
-        top_k: args.top_k,
+        top_k: usize::try_from(args.top_k).unwrap_or(0),
         top_p: args.top_p,
         min_p: args.min_p,
         max_tokens: args.max_tokens,
