@@ -1,9 +1,9 @@
 //! The adapters that a run's configuration asks for.
 
-use verl_backends::model::{LoraConfig, Model, Targets};
+use verl_backends::model::{Coding, LoraConfig, Model, Targets};
 use verl_backends::weights::load_adapter;
 use verl_core::Result;
-use verl_core::config::{ActorModelConfig, LoraSettings, TargetModules};
+use verl_core::config::{ActorModelConfig, LoraSettings, Quantization, TargetModules};
 
 /// The model with a new adapter, or with the existing one that is configured,
 /// or as it is. Its tensors are shared, not copied.
@@ -59,11 +59,20 @@ fn lora_config(config: &ActorModelConfig) -> LoraConfig {
     }
 }
 
+/// How the weights under the adapter are kept; `None` as they are.
+pub(crate) fn coding(quantization: Quantization) -> Option<Coding> {
+    match quantization {
+        Quantization::None => None,
+        Quantization::Nf4 => Some(Coding::Nf4),
+        Quantization::Nf4Double => Some(Coding::Nf4Double),
+        Quantization::Int8 => Some(Coding::Int8),
+    }
+}
+
 fn report(model: &Model) {
-    let (mut trained, mut total) = (0, 0);
+    let (mut trained, total) = (0, model.parameter_count());
     model.clone().each(&mut |name, param| {
         let size: usize = param.dims().iter().product();
-        total += size;
         trained += if model.trains(name) { size } else { 0 };
     });
     tracing::info!(trained, total, "parameters of the model with its adapter");

@@ -12,7 +12,7 @@ use verl_backends::engine::{CausalPolicy, EngineOptions, Schedule, ValueCritic};
 use verl_backends::generate::{GeneratorOptions, NativeGenerator};
 use verl_backends::model::Model;
 use verl_backends::text::HfTokenizer;
-use verl_backends::weights::load_model;
+use verl_backends::weights::{load_model, load_quantised};
 use verl_core::algorithm::Algorithm;
 use verl_core::config::{Dtype, OptimConfig, Plan, Resume, RunConfig};
 use verl_core::data::{PromptFormat, PromptLimit};
@@ -210,7 +210,10 @@ fn models(
     }
     let vocab = Some(tokenizer.vocab_size());
     let load = |path: &std::path::Path| -> Result<Model> {
-        let mut model = load_model(path, device)?;
+        let mut model = match lora::coding(config.actor.model.quantization) {
+            Some(coding) => load_quantised(path, coding, device)?,
+            None => load_model(path, device)?,
+        };
         model.kernels = config.actor.model.kernels;
         Ok(model)
     };

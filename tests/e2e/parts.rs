@@ -6,7 +6,7 @@ use verl::algos::Catalogue;
 use verl::backends::burn::tensor::Device;
 use verl::backends::engine::{CausalPolicy, EngineOptions, Schedule, ValueCritic};
 use verl::backends::generate::{GeneratorOptions, NativeGenerator};
-use verl::backends::model::{Kernels, LoraConfig, Model, ModelConfig};
+use verl::backends::model::{Coding, Kernels, LoraConfig, Model, ModelConfig};
 use verl::backends::optim::{AdamW, AdamWConfig};
 use verl::backends::text::HfTokenizer;
 use verl::core::optimizer::Optimizer;
@@ -28,6 +28,7 @@ pub(crate) struct Setup {
     pub(crate) reward: Arc<dyn RewardFn>,
     pub(crate) kernels: Kernels,
     pub(crate) lora: Option<LoraConfig>,
+    pub(crate) coding: Option<Coding>,
     pub(crate) optimizer: fn() -> Box<dyn Optimizer>,
 }
 
@@ -49,6 +50,7 @@ impl Default for Setup {
             reward: Arc::new(reward),
             kernels: Kernels::default(),
             lora: None,
+            coding: None,
             optimizer: adamw,
         }
     }
@@ -59,6 +61,9 @@ impl Setup {
         let config = Arc::new(ModelConfig::from_dir(&model_dir()).unwrap());
         let mut model = Model::random(config, 3, &Device::flex());
         model.kernels = self.kernels;
+        if let Some(coding) = self.coding {
+            model.quantise(coding).unwrap();
+        }
         if let Some(lora) = &self.lora {
             model.attach_lora(lora.clone(), 5).unwrap();
         }

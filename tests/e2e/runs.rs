@@ -2,7 +2,7 @@
 
 use crate::parts::{Setup, model_dir, settings, weights};
 use std::sync::{Arc, Mutex};
-use verl::backends::model::LoraConfig;
+use verl::backends::model::{Coding, LoraConfig};
 use verl::core::config::RunConfig;
 use verl::core::tracking::{Completion, Metrics, Summary, Tracker};
 use verl::{Result, RunBuilder, TrainSettings, Trainer, reward_fn};
@@ -71,7 +71,14 @@ fn every_algorithm_learns_to_answer_briefly() {
 
 #[test]
 fn an_adapter_learns_and_leaves_its_model_alone() {
+    for coding in [None, Some(Coding::Nf4Double)] {
+        learns(coding);
+    }
+}
+
+fn learns(coding: Option<Coding>) {
     let setup = Setup {
+        coding,
         options: serde_json::json!({"kl_loss_coef": 0.001}),
         lr: 2e-2,
         lora: Some(LoraConfig::default()),

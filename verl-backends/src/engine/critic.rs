@@ -151,7 +151,8 @@ impl Critic for ValueCritic {
                 grads,
             );
         }
-        if let Some(d) = head.weight.grad_remove(&mut recorded) {
+        let weight = head.weight.full();
+        if let Some(d) = weight.and_then(|w| w.grad_remove(&mut recorded)) {
             grads.add_matrix("score.weight", d);
         }
         if let Some(d) = head.bias.and_then(|b| b.grad_remove(&mut recorded)) {
@@ -164,7 +165,10 @@ impl Critic for ValueCritic {
 fn tracked_head(model: &Model) -> Result<Linear> {
     match &model.head {
         Head::Score(head) => Ok(Linear::new(
-            head.weight.clone().autodiff().require_grad(),
+            head.weight
+                .tensor(&model.device())
+                .autodiff()
+                .require_grad(),
             head.bias.clone().map(|b| b.autodiff().require_grad()),
         )),
         _ => Err(Error::Unsupported("a critic needs a score head".into())),

@@ -2,6 +2,7 @@
 //! from where it lies, and a row's result does not depend on its company.
 
 use super::rows::vectorised;
+use crate::quant::{Dequantise, Quantised};
 use half::bf16;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -56,6 +57,35 @@ pub(crate) fn project<T: Stored>(x: &[f32], n: usize, weight: &[T], outputs: usi
                 scratch: Vec::new(),
             })
         });
+    match n {
+        1 => columns,
+        _ => transposed(&columns, outputs, n),
+    }
+}
+
+/// As [`project`], with a weight kept as codes: each task dequantises its own
+/// rows.
+pub(crate) fn project_coded(x: &[f32], n: usize, weight: &Quantised) -> Vec<f32> {
+    if n == 0 {
+        return Vec::new();
+    }
+    let [outputs, width] = weight.shape();
+    let step = (TASK / width.max(1)).max(4);
+    let mut columns = vec![0f32; outputs * n];
+    let tasks = columns.par_chunks_mut(step * n).enumerate();
+    tasks.for_each_init(Vec::new, |values, (i, out)| {
+        let rows = out.len() / n;
+        values.resize(rows * width, 0f32);
+        weight.dequantise_rows(i * step..i * step + rows, values);
+        Arch::new().dispatch(Products {
+            x,
+            weight: values,
+            width,
+            out,
+            n,
+            scratch: Vec::new(),
+        });
+    });
     match n {
         1 => columns,
         _ => transposed(&columns, outputs, n),

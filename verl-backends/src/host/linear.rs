@@ -5,14 +5,46 @@ use super::elementwise::{add_bias, add_column_sums};
 use super::few;
 use super::gemm::{Mat, Threads, Write, matmul};
 use super::view::View;
-use crate::model::Linear;
+use crate::model::{Linear, Weight};
+use crate::quant::{Dequantise, Quantised};
 use half::bf16;
 use rayon::prelude::*;
+use std::sync::Arc;
+
+/// A projection's weight, where it lies.
+#[derive(Debug)]
+enum HostWeight {
+    Full(View),
+    Coded(Arc<Quantised>),
+}
+
+impl HostWeight {
+    /// Shows the values, `[out, in]`; those of codes exist meanwhile.
+    fn read<R>(&self, outputs: usize, read: impl FnOnce(Mat<'_>) -> R) -> R {
+        match self {
+            HostWeight::Full(weight) => read(Mat::new(weight, outputs)),
+            HostWeight::Coded(weight) => read(Mat::new(&dequantised(weight), outputs)),
+        }
+    }
+}
+
+/// All values, on all threads.
+fn dequantised(weight: &Quantised) -> Vec<f32> {
+    const ROWS: usize = 32;
+    let [rows, width] = weight.shape();
+    let mut values = vec![0f32; rows * width];
+    let pieces = values.par_chunks_mut((ROWS * width).max(1)).enumerate();
+    pieces.for_each(|(i, piece)| {
+        let first = i * ROWS;
+        weight.dequantise_rows(first..first + piece.len() / width, piece);
+    });
+    values
+}
 
 /// A projection's weights, in place.
 #[derive(Debug)]
 pub(crate) struct HostLinear {
-    weight: View,
+    weight: HostWeight,
     bias: Option<View>,
     outputs: usize,
     /// The weight as decoding reads it, when in another format.
@@ -31,7 +63,10 @@ impl HostLinear {
             None => None,
         };
         Some(HostLinear {
-            weight: View::of(&linear.weight)?,
+            weight: match &linear.weight {
+                Weight::Full(weight) => HostWeight::Full(View::of(weight)?),
+                Weight::Coded(weight) => HostWeight::Coded(weight.clone()),
+            },
             bias,
             outputs: linear.weight.dims()[0],
             short: None,
@@ -41,24 +76,19 @@ impl HostLinear {
 
     /// Keeps a copy of the weight in 16 bits for decoding.
     pub(crate) fn shorten(&mut self) {
-        self.short = Some(shortened(&self.weight));
-    }
-
-    /// `[out, in]`.
-    pub(crate) fn weight(&self) -> Mat<'_> {
-        Mat::new(&self.weight, self.outputs)
+        self.short = Some(match &self.weight {
+            HostWeight::Full(weight) => shortened(weight),
+            HostWeight::Coded(weight) => shortened(&dequantised(weight)),
+        });
     }
 
     /// `[n, in] -> [n, out]`.
     pub(crate) fn forward(&self, x: &[f32], n: usize) -> Vec<f32> {
         let mut y = vec![0f32; n * self.outputs];
-        matmul(
-            &mut y,
-            Mat::new(x, n),
-            self.weight().t(),
-            Write::Replace,
-            Threads::All,
-        );
+        self.weight.read(self.outputs, |weight| {
+            let x = Mat::new(x, n);
+            matmul(&mut y, x, weight.t(), Write::Replace, Threads::All);
+        });
         if let Some(bias) = &self.bias {
             add_bias(&mut y, bias);
         }
@@ -71,9 +101,10 @@ impl HostLinear {
     /// As [`HostLinear::forward`], for decoding: a row's result does not depend
     /// on the other rows.
     pub(crate) fn decode(&self, x: &[f32], n: usize) -> Vec<f32> {
-        let mut y = match &self.short {
-            Some(short) => few::project(x, n, short, self.outputs),
-            None => few::project(x, n, &self.weight, self.outputs),
+        let mut y = match (&self.short, &self.weight) {
+            (Some(short), _) => few::project(x, n, short, self.outputs),
+            (None, HostWeight::Full(weight)) => few::project(x, n, &weight[..], self.outputs),
+            (None, HostWeight::Coded(weight)) => few::project_coded(x, n, weight),
         };
         if let Some(bias) = &self.bias {
             add_bias(&mut y, bias);
@@ -86,7 +117,9 @@ impl HostLinear {
 
     /// Adds the gradient of the input, given that of the output.
     pub(crate) fn backward(&self, d: &[f32], n: usize, d_x: &mut [f32]) {
-        matmul(d_x, Mat::new(d, n), self.weight(), Write::Add, Threads::All);
+        self.weight.read(self.outputs, |weight| {
+            matmul(d_x, Mat::new(d, n), weight, Write::Add, Threads::All);
+        });
         if let Some(adapter) = &self.adapter {
             adapter.backward(d, n, d_x);
         }

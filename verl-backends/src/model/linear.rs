@@ -1,13 +1,53 @@
 //! Projections, and the low-rank adapters that may sit on them.
 
 use super::params::{ParamMut, Visit};
-use burn::tensor::{Tensor, TensorData};
+use crate::quant::{Dequantise, Quantised};
+use burn::tensor::{Device, Tensor, TensorData};
+use std::sync::Arc;
+
+/// A projection's weight, `[out, in]`.
+#[derive(Debug, Clone)]
+pub enum Weight {
+    /// In full precision on the model's device.
+    Full(Tensor<2>),
+    /// As codes in this process's memory; frozen, and dequantised whenever it
+    /// is used (QLoRA, arXiv:2305.14314).
+    Coded(Arc<Quantised>),
+}
+
+impl Weight {
+    /// `[out, in]`.
+    pub fn dims(&self) -> [usize; 2] {
+        match self {
+            Weight::Full(weight) => weight.dims(),
+            Weight::Coded(weight) => weight.shape(),
+        }
+    }
+
+    /// The tensor, unless the weight is kept as codes.
+    pub fn full(&self) -> Option<&Tensor<2>> {
+        match self {
+            Weight::Full(weight) => Some(weight),
+            Weight::Coded(_) => None,
+        }
+    }
+
+    /// The values as a tensor on `device`.
+    pub fn tensor(&self, device: &Device) -> Tensor<2> {
+        match self {
+            Weight::Full(weight) => weight.clone(),
+            Weight::Coded(weight) => {
+                Tensor::from_data(TensorData::new(weight.dequantise(), weight.shape()), device)
+            }
+        }
+    }
+}
 
 /// A projection `y = x W^T + b`; the weight is `[out, in]` as on disk.
 #[derive(Debug, Clone)]
 pub struct Linear {
     /// `[out, in]`.
-    pub weight: Tensor<2>,
+    pub weight: Weight,
     /// `[out]`.
     pub bias: Option<Tensor<1>>,
     /// What is added to the weight.
@@ -84,7 +124,7 @@ impl Linear {
     /// A projection without adapter.
     pub fn new(weight: Tensor<2>, bias: Option<Tensor<1>>) -> Self {
         Linear {
-            weight,
+            weight: Weight::Full(weight),
             bias,
             adapter: None,
         }
@@ -92,7 +132,9 @@ impl Linear {
 
     /// `[n, in] -> [n, out]`.
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
-        let mut y = x.clone().matmul(self.weight.clone().transpose());
+        let mut y = x
+            .clone()
+            .matmul(self.weight.tensor(&x.device()).transpose());
         if let Some(bias) = &self.bias {
             y = y + bias.clone().unsqueeze();
         }
@@ -103,12 +145,11 @@ impl Linear {
     }
 
     /// Visits the parameters; an adapter's are `NAME.lora_A.weight` and
-    /// `NAME.lora_B.weight`.
+    /// `NAME.lora_B.weight`. A weight kept as codes is passed over.
     pub(super) fn each(&mut self, name: &str, visit: Visit<'_>) {
-        visit(
-            &format!("{name}.weight"),
-            ParamMut::Matrix(&mut self.weight),
-        );
+        if let Weight::Full(weight) = &mut self.weight {
+            visit(&format!("{name}.weight"), ParamMut::Matrix(weight));
+        }
         if let Some(bias) = &mut self.bias {
             visit(&format!("{name}.bias"), ParamMut::Vector(bias));
         }

@@ -1,6 +1,6 @@
 //! Low-rank adapters on a frozen model (LoRA, arXiv:2106.09685).
 
-use super::linear::{Adapter, Drop, Linear};
+use super::linear::{Adapter, Drop, Linear, Weight};
 use super::params::Model;
 use burn::tensor::{Tensor, TensorData};
 use rand::{RngExt as _, SeedableRng};
@@ -129,6 +129,8 @@ fn whole(pattern: &str) -> Result<Regex> {
 pub struct Merged {
     config: Arc<LoraConfig>,
     adapters: BTreeMap<String, Adapter>,
+    /// Weights that the merge dequantised, as they were.
+    coded: BTreeMap<String, Weight>,
 }
 
 impl Model {
@@ -233,19 +235,36 @@ impl Model {
         model
     }
 
-    /// Adds the adapters to the weights and takes them off.
+    /// Adds the adapters to the weights and takes them off. A weight kept as
+    /// codes becomes one in full precision.
     pub fn merge(&mut self) -> Option<Merged> {
         let config = self.lora.clone()?;
+        let mut coded = BTreeMap::new();
+        self.each_linear(&mut |name, linear| {
+            if let (Weight::Coded(_), Some(_)) = (&linear.weight, &linear.adapter) {
+                coded.insert(name.to_string(), linear.weight.clone());
+            }
+        });
         let adapters = self.take_adapters();
         self.add_deltas(&adapters, 1.0);
-        Some(Merged { config, adapters })
+        Some(Merged {
+            config,
+            adapters,
+            coded,
+        })
     }
 
-    /// Undoes [`Model::merge`], up to the rounding of one addition.
+    /// Undoes [`Model::merge`], up to the rounding of one addition; weights
+    /// that were codes are those codes again.
     pub fn unmerge(&mut self, merged: Merged) {
         self.add_deltas(&merged.adapters, -1.0);
-        let mut adapters = merged.adapters;
-        self.each_linear(&mut |name, linear| linear.adapter = adapters.remove(name));
+        let (mut adapters, mut coded) = (merged.adapters, merged.coded);
+        self.each_linear(&mut |name, linear| {
+            linear.adapter = adapters.remove(name);
+            if let Some(weight) = coded.remove(name) {
+                linear.weight = weight;
+            }
+        });
         self.lora = Some(merged.config);
     }
 
@@ -253,7 +272,8 @@ impl Model {
         self.each_linear(&mut |name, linear| {
             if let Some(adapter) = adapters.get(name) {
                 let delta = adapter.delta().mul_scalar(sign);
-                linear.weight = linear.weight.clone() + delta;
+                let weight = linear.weight.tensor(&delta.device());
+                linear.weight = Weight::Full(weight + delta);
             }
         });
     }

@@ -6,6 +6,7 @@
 //! and a head, so that an engine can walk it layer by layer.
 
 mod attention;
+mod coding;
 mod config;
 mod forward;
 mod layout;
@@ -15,11 +16,12 @@ mod moe;
 mod params;
 mod rope;
 
+pub use coding::Coding;
 pub use config::{HeadKind, ModelConfig, MoeConfig, QuantScheme, RopeConfig, RopeScaling};
 pub(crate) use forward::id_tensor;
 pub use forward::{Observe, rms_norm};
 pub use layout::{AttentionUnit, Layout, Rows, Segment};
-pub use linear::{Adapter, Drop, Linear};
+pub use linear::{Adapter, Drop, Linear, Weight};
 pub use lora::{LoraConfig, Merged, Targets};
 pub use params::{Head, Layer, Mlp, Model, ParamMut, Visit, VisitLinear};
 pub use rope::RopeTable;

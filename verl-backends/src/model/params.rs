@@ -281,8 +281,13 @@ impl Model {
     /// Number of parameters.
     pub fn parameter_count(&self) -> usize {
         let mut count = 0;
-        self.clone()
-            .each(&mut |_, param| count += param.dims().iter().product::<usize>());
+        let mut model = self.clone();
+        model.each(&mut |_, param| count += param.dims().iter().product::<usize>());
+        model.each_linear(&mut |_, linear| {
+            if linear.weight.full().is_none() {
+                count += linear.weight.dims().iter().product::<usize>();
+            }
+        });
         count
     }
 

@@ -3,7 +3,7 @@
 use super::parameters::Parameters;
 use super::safetensors::Shards;
 use super::save::OPTIMIZER;
-use crate::model::{Model, ModelConfig, ParamMut, QuantScheme};
+use crate::model::{Coding, Model, ModelConfig, ParamMut, QuantScheme, Weight};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,71 @@ pub fn load_model(dir: &Path, device: &Device) -> Result<Model> {
             let scheme = config.quantisation;
             load_weights(config, scheme, dir, device)
         }
+    }
+}
+
+/// As [`load_model`], with every projection of the layers kept as codes: those
+/// of the checkpoint where it has some, `coding`'s otherwise. From safetensors
+/// they are quantised one by one as they are read, so the whole model never
+/// exists in full; from a GGUF file it does.
+///
+/// # Errors
+/// As [`load_model`]; and [`Error::Weights`] naming a projection with a value
+/// that is not finite.
+pub fn load_quantised(dir: &Path, coding: Coding, device: &Device) -> Result<Model> {
+    let config = Arc::new(ModelConfig::from_dir(dir)?);
+    if let Some(path) = gguf_file(dir)? {
+        let mut model = super::gguf::load(config, &path, device)?;
+        model.quantise(coding)?;
+        return Ok(model);
+    }
+    let shards = Shards::open(dir)?;
+    let parameters = Parameters::new(&shards, config.quantisation);
+    let mut model = Model::skeleton(config, device);
+    check(&mut model, &shards, &parameters, dir)?;
+    let mut failed = None;
+    model.each_linear(&mut |name, linear| {
+        if failed.is_none() {
+            let weight = read_coded(&parameters, name, linear.weight.dims(), coding);
+            match weight {
+                Ok(weight) => linear.weight = weight,
+                Err(error) => failed = Some(error),
+            }
+        }
+    });
+    fill_all(&mut model, &parameters, failed, device)
+}
+
+fn read_coded(
+    parameters: &Parameters<'_>,
+    module: &str,
+    dims: [usize; 2],
+    coding: Coding,
+) -> Result<Weight> {
+    let name = format!("{module}.weight");
+    if let Some(coded) = parameters.quantised(&name)? {
+        return Ok(Weight::Coded(Arc::new(coded)));
+    }
+    let data = parameters.read(&name)?;
+    let values: Vec<f32> = data.iter::<f32>().collect();
+    coding.weight(module, &values, dims)
+}
+
+/// Fills what is in full precision.
+fn fill_all(
+    model: &mut Model,
+    parameters: &Parameters<'_>,
+    mut failed: Option<Error>,
+    device: &Device,
+) -> Result<Model> {
+    model.each(&mut |name, param| {
+        if failed.is_none() {
+            failed = fill(parameters, name, param, device).err();
+        }
+    });
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(model.clone()),
     }
 }
 
@@ -66,16 +131,7 @@ pub(crate) fn load_weights(
     let parameters = Parameters::new(&shards, scheme);
     let mut model = Model::skeleton(config, device);
     check(&mut model, &shards, &parameters, dir)?;
-    let mut failed = None;
-    model.each(&mut |name, param| {
-        if failed.is_none() {
-            failed = fill(&parameters, name, param, device).err();
-        }
-    });
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(model),
-    }
+    fill_all(&mut model, &parameters, None, device)
 }
 
 /// Reads what [`write_state`](super::save::write_state) wrote. A file that does

@@ -10,7 +10,7 @@ mod peft;
 mod safetensors;
 mod save;
 
-pub use load::load_model;
+pub use load::{load_model, load_quantised};
 pub(crate) use load::{load_weights, read_state};
 pub(crate) use peft::load_trained;
 pub use peft::{adapter_config, load_adapter, save_adapter};

@@ -18,8 +18,13 @@ pub(super) const OPTIMIZER: &str = "optimizer";
 /// made if need be. Tensors leave the device one at a time.
 ///
 /// # Errors
-/// When the folder cannot be written.
+/// When the folder cannot be written; [`Error::Unsupported`] for a model whose
+/// projections are kept as codes.
 pub fn save_pretrained(model: &Model, dir: &Path) -> Result<()> {
+    if model.is_quantised() {
+        let message = "weights kept as codes are not written; save the adapter, or merge it first";
+        return Err(Error::Unsupported(message.into()));
+    }
     std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
     let mut config = model.config.source.clone();
     for key in ["dtype", "torch_dtype"] {

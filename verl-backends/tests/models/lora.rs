@@ -2,13 +2,18 @@
 
 use crate::forward::{check_padded_rows, close_logits, outputs};
 use crate::generate::check_greedy;
-use crate::golden::{assert_close, entries, ids, largest, loaded_adapters, unpadded_rows};
+use crate::golden::{
+    assert_close, entries, ids, largest, loaded_adapters, reference, unpadded_rows,
+};
 use crate::learn::{check_gradients, floats, number};
+use burn::tensor::Device;
 use std::path::Path;
 use verl_backends::engine::{CausalPolicy, EngineOptions, Schedule, ValueCritic};
-use verl_backends::model::{LoraConfig, Model, Targets};
+use verl_backends::model::{Coding, LoraConfig, Model, Targets, Weight};
 use verl_backends::optim::{AdamW, AdamWConfig};
-use verl_backends::weights::{load_adapter, save_adapter};
+use verl_backends::weights::{
+    load_adapter, load_model, load_quantised, save_adapter, save_pretrained,
+};
 use verl_core::Result;
 use verl_core::algorithm::{LossInput, LossOutput, Objective, PolicyLoss};
 use verl_core::math::{Denominators, LossAggregation};
@@ -311,4 +316,80 @@ fn what_an_adapter_folder_gets_wrong_is_named() {
     let (mut twice, config) = (base.clone(), LoraConfig::default());
     twice.attach_lora(config.clone(), 1).unwrap();
     assert!(twice.attach_lora(config, 1).is_err());
+}
+
+/// Under an adapter, projections kept as codes compute what their dequantised
+/// values compute: scores, gradients, and answers sampled from either kernels.
+#[test]
+fn codes_under_an_adapter_are_their_values() {
+    let batch = trajectories(&rows());
+    let refs: Vec<&Trajectory> = batch.iter().collect();
+    for (name, base, ..) in loaded_adapters() {
+        for coding in [Coding::Nf4, Coding::Nf4Double, Coding::Int8] {
+            let what = format!("{name}, {coding:?}");
+            let mut coded = base.clone();
+            coded.quantise(coding).unwrap();
+            assert!(coded.is_quantised() && !base.is_quantised());
+            assert_eq!(coded.parameter_count(), base.parameter_count());
+            let mut full = coded.clone();
+            full.each_linear(&mut |_, linear| {
+                linear.weight = Weight::Full(linear.weight.tensor(&Device::flex()));
+            });
+            assert_ne!(outputs(&full, &rows()), outputs(&base, &rows()), "{what}");
+            close_logits(&what, &outputs(&coded, &rows()), &outputs(&full, &rows()));
+            let gradients = |model: &Model| {
+                let mut model = model.clone();
+                let config = LoraConfig::default();
+                model.attach_lora(config, 3).unwrap();
+                let mut policy = policy(&model, 1);
+                policy.forward_backward(&refs, &objective(&batch)).unwrap();
+                let adapter = model.tensors().into_iter().map(|(n, _)| n);
+                let adapter = adapter.filter(|n| n.contains(".lora_B"));
+                adapter
+                    .flat_map(|n| floats(policy.gradients().get(&n).unwrap()))
+                    .collect::<Vec<f32>>()
+            };
+            let want = gradients(&full);
+            assert_close(&what, &gradients(&coded), &want, 1e-4 * largest(&want));
+            let error = save_pretrained(&coded, Path::new("nowhere")).unwrap_err();
+            assert!(
+                error.to_string().contains("codes are not written"),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_merged_quantised_model_is_whole_and_comes_apart_as_it_was() {
+    let (_, base, ..) = loaded_adapters().swap_remove(0);
+    let mut model = base.clone();
+    model.quantise(Coding::Nf4).unwrap();
+    let before = outputs(&model, &rows());
+    model.attach_lora(LoraConfig::default(), 1).unwrap();
+    let merged = model.merge().unwrap();
+    assert!(!model.is_quantised());
+    close_logits("merged", &outputs(&model, &rows()), &before);
+    model.unmerge(merged);
+    assert!(model.is_quantised());
+    assert_eq!(outputs(&model.without_lora(), &rows()), before);
+}
+
+/// Quantised on load is quantised after loading.
+#[test]
+fn codes_on_load_are_the_codes_of_the_loaded_model() {
+    let dir = reference().join("models/tiny-qwen2");
+    for coding in [Coding::Nf4, Coding::Int8] {
+        let on_load = load_quantised(&dir, coding, &Device::flex()).unwrap();
+        let mut after = load_model(&dir, &Device::flex()).unwrap();
+        after.quantise(coding).unwrap();
+        assert_eq!(outputs(&on_load, &rows()), outputs(&after, &rows()));
+    }
+    for name in ["tiny-qwen2-bnb-nf4", "tiny-qwen2-awq", "tiny-qwen2-gptq"] {
+        let dir = reference().join("models").join(name);
+        let kept = load_quantised(&dir, Coding::Nf4, &Device::flex()).unwrap();
+        let full = load_model(&dir, &Device::flex()).unwrap();
+        assert!(kept.is_quantised(), "{name}");
+        close_logits(name, &outputs(&kept, &rows()), &outputs(&full, &rows()));
+    }
 }

@@ -117,6 +117,21 @@ pub enum Dtype {
     Float16,
 }
 
+/// How frozen projections are kept in memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantization {
+    /// As they are.
+    #[default]
+    None,
+    /// 4-bit normal floats in blocks of 64.
+    Nf4,
+    /// The same with quantised scales.
+    Nf4Double,
+    /// 8-bit integers with a scale per output.
+    Int8,
+}
+
 /// Which code runs a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,6 +1,6 @@
 //! `actor` and `critic`: the models that are trained, and how.
 
-use super::{Dtype, Kernels, LoraSettings, OptimConfig};
+use super::{Dtype, Kernels, LoraSettings, OptimConfig, Quantization};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -55,6 +55,8 @@ pub struct ActorModelConfig {
     /// Layers whose activations are kept at a time; 0 keeps all. The critic's
     /// too.
     pub checkpoint_every: usize,
+    /// How the weights under an adapter are kept.
+    pub quantization: Quantization,
     /// Trains an adapter instead of the weights; the critic's too.
     pub lora: LoraSettings,
 }

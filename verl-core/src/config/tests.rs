@@ -67,10 +67,10 @@ fn the_published_recipe_is_used_or_refused_line_by_line() {
   - parallel.pipeline_model_parallel_size (line 28): a model runs on one device here; remove the key or set it to 1
   - parallel.data_parallel_size (line 29): a model runs on one device here; remove the key or set it to 1
   - parallel.expert_parallel_size (line 30): a model runs on one device here; remove the key or set it to 1
-  - quantization.bits (line 33): weights are not quantised for training; remove the section
-  - quantization.dtype (line 34): weights are not quantised for training; remove the section
-  - quantization.double_quant (line 35): weights are not quantised for training; remove the section
-  - quantization.quant_type (line 36): weights are not quantised for training; remove the section";
+  - quantization.bits (line 33): the section says too little; set `actor.model.quantization` to nf4, nf4_double or int8, with `actor.model.lora.rank`, and remove it
+  - quantization.dtype (line 34): the section says too little; set `actor.model.quantization` to nf4, nf4_double or int8, with `actor.model.lora.rank`, and remove it
+  - quantization.double_quant (line 35): the section says too little; set `actor.model.quantization` to nf4, nf4_double or int8, with `actor.model.lora.rank`, and remove it
+  - quantization.quant_type (line 36): the section says too little; set `actor.model.quantization` to nf4, nf4_double or int8, with `actor.model.lora.rank`, and remove it";
     assert_eq!(text, expected);
 }
 

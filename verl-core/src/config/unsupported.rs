@@ -48,7 +48,7 @@ const MISSING: &[Missing] = &[
     missing("memory_optimization.param_offload", OFF, "weights stay on the device; remove the key or set it to false"),
     missing("memory_optimization", OFF, "this memory option is not available; remove the key"),
     missing("parallel", ONE, ONE_DEVICE),
-    missing("quantization", "[null, false, \"none\"]", "weights are not quantised for training; remove the section"),
+    missing("quantization", "[null, false, \"none\"]", "the section says too little; set `actor.model.quantization` to nf4, nf4_double or int8, with `actor.model.lora.rank`, and remove it"),
     missing("ref", NONE, "the reference model is the policy before training and has no settings of its own; remove the section"),
     missing("reward_model.enable", OFF, "reward models are not available; set `reward.name`"),
     missing("reward_model", NONE, "reward models are not available; remove the section"),

@@ -1,6 +1,6 @@
 //! Values that are well-typed but cannot work.
 
-use super::{OptimConfig, RunConfig};
+use super::{OptimConfig, Quantization, RunConfig};
 use crate::{Error, Result};
 use std::fmt::Display;
 
@@ -102,6 +102,11 @@ impl RunConfig {
         if let Some((part, why)) = lora.unused() {
             found.require(key(part), false, why);
         }
+        found.require(
+            "actor.model.quantization",
+            lora.enabled() || self.actor.model.quantization == Quantization::None,
+            "quantised weights cannot be trained themselves; set actor.model.lora.rank too",
+        );
         let alpha = lora.alpha;
         found.range(
             key("alpha"),
