@@ -3,20 +3,14 @@
 /// Writes the values of consecutive codes, the first being number `first`.
 /// `pair` gives the values of the two codes of a byte.
 #[inline]
-pub(super) fn unpack(
-    codes: &[u8],
-    mut first: usize,
-    mut out: &mut [f32],
-    pair: impl Fn(u8) -> [f32; 2],
-) {
-    if !first.is_multiple_of(2)
-        && let Some((value, rest)) = out.split_first_mut()
-    {
+pub(super) fn unpack(codes: &[u8], first: usize, out: &mut [f32], pair: impl Fn(u8) -> [f32; 2]) {
+    let odd = (first % 2).min(out.len());
+    let (start, out) = out.split_at_mut(odd);
+    if let [value] = start {
         *value = pair(codes[first / 2])[1];
-        (first, out) = (first + 1, rest);
     }
     let (pairs, last) = out.as_chunks_mut::<2>();
-    let (whole, rest) = codes[first / 2..].split_at(pairs.len());
+    let (whole, rest) = codes[(first + odd) / 2..].split_at(pairs.len());
     for (values, byte) in pairs.iter_mut().zip(whole) {
         *values = pair(*byte);
     }

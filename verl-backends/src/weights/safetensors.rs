@@ -3,7 +3,6 @@
 use burn::tensor::TensorData;
 use half::{bf16, f16};
 use memmap2::Mmap;
-use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -128,8 +128,10 @@ fn folder_of(folder: &str, tensors: &[Raw], edit: impl FnOnce(&mut Value)) -> Te
     let mut config: Value = serde_json::from_str(&config).unwrap();
     edit(&mut config["quantization_config"]);
     std::fs::write(out.path().join("config.json"), config.to_string()).unwrap();
-    let view = |t: &Raw| TensorView::new(t.dtype, t.shape.clone(), &t.bytes).unwrap();
-    let views: Vec<_> = tensors.iter().map(|t| (t.name.clone(), view(t))).collect();
+    let views = tensors.iter().map(|t| {
+        let view = TensorView::new(t.dtype, t.shape.clone(), &t.bytes);
+        (t.name.clone(), view.unwrap())
+    });
     safetensors::serialize_to_file(views, None, &out.path().join("model.safetensors")).unwrap();
     out
 }
