@@ -150,8 +150,10 @@ fn error_with(folder: &str, name: &str, edit: impl Fn(Raw) -> Option<Raw>) -> St
 
 /// A tensor with half of its values.
 fn halved(mut t: Raw) -> Option<Raw> {
-    t.bytes.truncate(t.bytes.len() / 2);
-    t.shape = vec![t.bytes.len() / t.dtype.bitsize() * 8];
+    let size = t.dtype.bitsize() / 8;
+    let count = t.bytes.len() / size / 2;
+    t.bytes.truncate(count * size);
+    t.shape = vec![count];
     Some(t)
 }
 
