@@ -59,7 +59,7 @@ impl Blocks {
         let unit = table.select(0, unpack(self.words.clone()));
         let scales = self.scales.clone().reshape([blocks, 1]);
         let values = unit.reshape([blocks, BLOCK]) * scales;
-        values.reshape([blocks * BLOCK]).slice([0..n])
+        values.reshape([blocks * BLOCK]).narrow(0, 0, n)
     }
 }
 
